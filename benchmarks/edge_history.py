@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from backhaul_agent.history.ledger_source import LedgerHistory
-from backhaul_agent.history.merge import Merge, Question, chunks
+from backhaul_agent.history.merge import HistoryQuestion, Merge, chunks
 from backhaul_agent.ledger.ledger import Ledger
-from backhaul_agent.ledger.rows import Changes, Outgoing
+from backhaul_agent.ledger.rows import LedgerChanges, Outgoing
 from backhaul_codec import Point, decode, encode_frame
 from backhaul_codec.subjects import frame_subject
 
@@ -66,7 +66,7 @@ async def _of_one(
     ledger: Ledger, path: Path, node: str, types: tuple[str, ...], repeats: int
 ) -> list[Figure]:
     span_ns = POINTS // len(types) * STEP_NS
-    everything = Question(node, types[0], "", START_NS, START_NS + span_ns, POINTS)
+    everything = HistoryQuestion(node, types[0], "", START_NS, START_NS + span_ns, POINTS)
     few = everything._replace(
         from_ns=START_NS + span_ns // 2, to_ns=START_NS + span_ns // 2 + span_ns // 100
     )
@@ -88,7 +88,7 @@ async def _of_one(
 async def _fill(ledger: Ledger, node: str, types: tuple[str, ...]) -> None:
     frames = _frames(node, types)
     while messages := list(islice(frames, 64)):
-        await ledger.commit(Changes(messages))
+        await ledger.commit(LedgerChanges(messages))
 
 
 def _frames(node: str, types: tuple[str, ...]) -> Iterator[Outgoing]:
@@ -110,7 +110,7 @@ def _frames(node: str, types: tuple[str, ...]) -> Iterator[Outgoing]:
 
 
 async def _best(
-    ledger: Ledger, question: Question, expected: int, repeats: int, *, encode: bool = False
+    ledger: Ledger, question: HistoryQuestion, expected: int, repeats: int, *, encode: bool = False
 ) -> tuple[float, float]:
     """Return the shortest of several runs, and the longest wait of the loop in it."""
     runs = []
@@ -135,7 +135,7 @@ async def _watch(waits: list[float]) -> None:
         waits.append(time.perf_counter() - start_s - PAUSE_S)
 
 
-async def _read(ledger: Ledger, question: Question, *, encode: bool) -> int:
+async def _read(ledger: Ledger, question: HistoryQuestion, *, encode: bool) -> int:
     merge = Merge(question.limit)
     async for run, horizon_ns in LedgerHistory(ledger, question).runs():
         merge.add(run)
@@ -145,7 +145,7 @@ async def _read(ledger: Ledger, question: Question, *, encode: bool) -> int:
     return merge.points
 
 
-def _naive(path: Path, question: Question, expected: int) -> float:
+def _naive(path: Path, question: HistoryQuestion, expected: int) -> float:
     db = sqlite3.connect(path)
     try:
         start_s = time.process_time()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from backhaul_codec.bulk.columns import decode_columns
 from backhaul_codec.kinds import BULK
-from backhaul_hub.simulated.fleet import Fleet, Plan
+from backhaul_hub.simulated.fleet import FleetPlan, SimulatedVehicles
 
 from .figures import Figure, at_most, report
 
@@ -40,10 +40,12 @@ def run(*, quick: bool) -> dict[str, object]:
     return report("small_frames: a fleet's tiny messages into Arrow", figures)
 
 
-def _fleet(passes: int) -> Fleet:
+def _fleet(passes: int) -> SimulatedVehicles:
     """Return a fleet with as many vehicles as frames are read together."""
     start_ns = 1_790_000_000_000_000_000
-    return Fleet(Plan(max(BATCHES), 6, passes, seed=1, start_ns=start_ns, seconds=60))
+    return SimulatedVehicles(
+        FleetPlan(max(BATCHES), 6, passes, seed=1, start_ns=start_ns, seconds=60)
+    )
 
 
 def _figure(what: str, sourced: list[Sourced], repeats: int) -> Figure:

@@ -22,7 +22,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from backhaul_codec import Point, decode, encode_frame
 from backhaul_runtime.clock import SYSTEM_CLOCK
-from backhaul_spark.ingest.batch import Ingest, Outcome
+from backhaul_spark.ingest.batch import BatchOutcome, Ingest
 from backhaul_spark.ingest.stream import IngestQuery
 from backhaul_spark.rollup.rollup import Rollup, run_on
 from backhaul_spark.session import spark_session
@@ -118,9 +118,9 @@ def _read(spark: SparkSession, url: str, what: str) -> float:
 def _ingest(spark: SparkSession, url: str, root: str, count: int) -> list[float]:
     """Ingest the whole stream in BATCHES batches; return the seconds of each, checked."""
     ends: list[float] = []
-    outcomes: list[Outcome] = []
+    outcomes: list[BatchOutcome] = []
 
-    def said(outcome: Outcome) -> None:
+    def said(outcome: BatchOutcome) -> None:
         ends.append(time.perf_counter())
         outcomes.append(outcome)
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from backhaul_agent.errors import LedgerError
 from backhaul_agent.ledger.ledger import Ledger
-from backhaul_agent.ledger.rows import Changes, Outgoing
+from backhaul_agent.ledger.rows import LedgerChanges, Outgoing
 from backhaul_codec import Point, encode_point
 from backhaul_hub.errors import HubError
 from backhaul_hub.nats.jetstream import JetStreamApi
@@ -128,7 +128,7 @@ class _Ledger:
 
     async def keep(self, number: int) -> None:
         body = encode_point(Point("battery", "voltage", number, _VALUE), epoch=0, seq=0)
-        await self._ledger.commit(Changes(messages=[Outgoing("live", _SUBJECT, body)]))
+        await self._ledger.commit(LedgerChanges(messages=[Outgoing("live", _SUBJECT, body)]))
 
     def pause(self) -> None:
         """Do nothing: no commit is under way."""

@@ -18,7 +18,7 @@ import backhaul_agent.status.metrics
 import backhaul_hub.health.metrics
 from backhaul_codec.assurance.conditions import Condition, Severity
 from backhaul_codec.assurance.metrics import COUNTER, Metric
-from backhaul_hub.health.judge import DeviceFacts, Facts, LaneFacts
+from backhaul_hub.health.judge import DeviceFacts, HealthFacts, LaneFacts
 from backhaul_runtime import metrics_server, scrape_server
 from tests.support.rig.ports import free_port
 from tests.support.waiting import until
@@ -71,7 +71,7 @@ def test_the_hub_counts_devices_lanes_and_conditions_and_names_no_device() -> No
     down = Condition("link-down", Severity.WARNING, "", "", "VID-002", "", "", 0)
     temporary = {"stream_name": "UP_00", "name": "x", "num_pending": 1, "num_ack_pending": 2}
     durable = temporary | {"name": "d", "config": {"durable_name": "d"}}
-    facts = Facts([], [temporary, durable], {"UP_00": 9}, {"UP_00": 1}, devices)
+    facts = HealthFacts([], [temporary, durable], {"UP_00": 9}, {"UP_00": 1}, devices)
     found = {
         (sample.metric.name.removeprefix("backhaul_hub_"), sample.labels): float(sample.value)
         for sample in backhaul_hub.health.metrics.samples(facts, [down, down], 5_000_000_000)

@@ -35,7 +35,7 @@ from backhaul_agent.hub_time.hub_clock import HubClock
 from backhaul_agent.ingest.listener import Listener
 from backhaul_agent.ingest.parse import Intake
 from backhaul_agent.ingest.replay_service import ReplayService
-from backhaul_agent.leaf.connection import Link, requester
+from backhaul_agent.leaf.connection import LeafConnection, requester
 from backhaul_agent.leaf.jetstream import JetStream
 from backhaul_agent.leaf.link_state import UplinkState
 from backhaul_agent.leaf.store_health import LeafStore
@@ -131,7 +131,7 @@ class Parts:
         self._downlink.register("p", on_points)
         self._config_service = ConfigService(self._writer, config)
         self._history = HistoryService(ledger)
-        self._link = Link(config, self._listener.on_overrun, self._listener.doors)
+        self._link = LeafConnection(config, self._listener.on_overrun, self._listener.doors)
         self._commands = CommandService(
             config, ledger, self._writer, clock, lambda: self._link.client
         )

@@ -1,4 +1,4 @@
-"""What all of us need of the JetStream API: its answers, its numbers of errors, its times. Pure.
+"""The part of the JetStream API that all of us need: its answers, its numbers of errors, its times. Pure.
 
 Requests and answers stay dictionaries: nats-py's typed configurations do not know all that the server does.
 """

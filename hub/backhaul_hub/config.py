@@ -63,7 +63,7 @@ class Nats(_Section, frozen=True):
     empty: those of the system."""
 
 
-class Fleet(_Section, frozen=True):
+class FleetSection(_Section, frozen=True):
     """The settings for devices, and how they are spread."""
 
     leaf_url: str
@@ -86,20 +86,20 @@ class Down(_Section, frozen=True):
     bytes_max: Bytes = 256 << 20
 
 
-class Quarantine(_Section, frozen=True):
+class QuarantineSection(_Section, frozen=True):
     """Where unreadable messages are set aside."""
 
     bytes_max: Bytes = 256 << 20
 
 
-class Watermark(_Section, frozen=True):
+class WatermarkSection(_Section, frozen=True):
     """How often a device is told how far the hub holds everything."""
 
     interval_s: Positive = 5.0
     """At most one message a lane in this time. Each costs the link about 140 bytes."""
 
 
-class Link(_Section, frozen=True):
+class LinkSection(_Section, frozen=True):
     """When a source counts as stalled."""
 
     stalled_after_s: Positive = 15.0
@@ -119,14 +119,14 @@ class ClockRule(_Section, frozen=True):
     """For how long a greater step must last before the hub goes by it."""
 
 
-class Conflicts(_Section, frozen=True):
+class ConflictsSection(_Section, frozen=True):
     """The conflict ledger."""
 
     rows_max: Annotated[int, Meta(ge=1, le=1_000_000)] = 10_000
     """Beyond it the oldest that is settled is forgotten, then the oldest. They are in memory."""
 
 
-class Commands(_Section, frozen=True):
+class CommandsSection(_Section, frozen=True):
     """Operators' commands (docs/commands.md)."""
 
     deadline_s: Annotated[float, Meta(gt=0, le=30 * 86_400)] = 300.0
@@ -148,7 +148,7 @@ class Tree(_Section, frozen=True):
     a frame costs the control plane, listeners or not (docs/benchmarks.md)."""
 
 
-class Streams(_Section, frozen=True):
+class StreamsSection(_Section, frozen=True):
     """The settings common to all streams."""
 
     replicas: Literal[1, 3, 5] = 1
@@ -176,7 +176,7 @@ class Twin(_Section, frozen=True):
     """A device's documents in TWIN_SHADOW are written anew at most so often."""
 
 
-class Artifacts(_Section, frozen=True):
+class ArtifactsSection(_Section, frozen=True):
     """The limits of vehicles' uploads (docs/artifacts.md)."""
 
     upload_bytes_max: Annotated[int, Meta(ge=0)] = 256 << 20
@@ -244,19 +244,19 @@ class HubConfig(_Section, frozen=True):
     """The whole of hub.toml."""
 
     nats: Nats
-    fleet: Fleet
+    fleet: FleetSection
     up: Up = Up()
     down: Down = Down()
-    quarantine: Quarantine = Quarantine()
-    watermark: Watermark = Watermark()
-    link: Link = Link()
+    quarantine: QuarantineSection = QuarantineSection()
+    watermark: WatermarkSection = WatermarkSection()
+    link: LinkSection = LinkSection()
     clock: ClockRule = ClockRule()
-    conflicts: Conflicts = Conflicts()
-    commands: Commands = Commands()
+    conflicts: ConflictsSection = ConflictsSection()
+    commands: CommandsSection = CommandsSection()
     tree: Tree = Tree()
-    streams: Streams = Streams()
+    streams: StreamsSection = StreamsSection()
     twin: Twin = Twin()
-    artifacts: Artifacts = Artifacts()
+    artifacts: ArtifactsSection = ArtifactsSection()
     health: Health = Health()
     flood: Flood = Flood()
     metrics: Metrics = Metrics()

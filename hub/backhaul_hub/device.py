@@ -46,7 +46,7 @@ def check_device_id(device: str) -> str:
 
 
 @dataclass(slots=True)
-class Link:
+class DeviceLink:
     """The link of one device, as the hub's server sees it."""
 
     up: bool = False

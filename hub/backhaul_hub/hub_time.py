@@ -46,7 +46,7 @@ class Record(msgspec.Struct, frozen=True):
         write_private(directory / RECORD, msgspec.json.encode(self).decode())
 
 
-class Step(NamedTuple):
+class WallClockStep(NamedTuple):
     """The wall clock is so much later than the time gone by; since when, in steady ns."""
 
     step_ns: int
@@ -72,7 +72,7 @@ class HubTime:
         confirm_s: float,
         before: Record | None = None,
     ) -> None:
-        self.step: Step | None = None
+        self.step: WallClockStep | None = None
         """The one that is not followed (yet)."""
         self._clock = clock
         self._boot = boot
@@ -109,7 +109,7 @@ class HubTime:
             self._follow(step_ns)
             return wall
         if self.step is None or abs(step_ns - self.step.step_ns) > self._max_ns:
-            self.step = Step(step_ns, steady)
+            self.step = WallClockStep(step_ns, steady)
             log.warning("clock_stepped", step_s=step_ns / SECOND_NS, followed="no")
         if steady - self.step.since_ns < self._confirm_ns:
             return steady + self._anchor

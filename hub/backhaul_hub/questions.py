@@ -60,7 +60,7 @@ class OneMachine(msgspec.Struct, forbid_unknown_fields=True):
     device: str
 
 
-class Conflicts(msgspec.Struct, forbid_unknown_fields=True):
+class ConflictsQuestion(msgspec.Struct, forbid_unknown_fields=True):
     """Conflicts of one device or of all; with `settled` those that were settled too."""
 
     device: str | None = None
@@ -79,7 +79,7 @@ class Nothing(msgspec.Struct, forbid_unknown_fields=True):
     """No more than the question itself."""
 
 
-class Commands(msgspec.Struct, forbid_unknown_fields=True):
+class CommandsQuestion(msgspec.Struct, forbid_unknown_fields=True):
     """Which commands: of a device, one by its id, only those that are not over."""
 
     device: str | None = None
@@ -88,13 +88,13 @@ class Commands(msgspec.Struct, forbid_unknown_fields=True):
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
 
 
-class Devices(msgspec.Struct, forbid_unknown_fields=True):
+class DevicesQuestion(msgspec.Struct, forbid_unknown_fields=True):
     """A page of the report on devices: of those whose ids come after one."""
 
     after: str = ""
 
 
-class State(msgspec.Struct, forbid_unknown_fields=True):
+class StateQuestion(msgspec.Struct, forbid_unknown_fields=True):
     """Newest values: of one device, or a page of them, of the devices that come after one."""
 
     device: str | None = None
@@ -110,7 +110,7 @@ class Events(msgspec.Struct, forbid_unknown_fields=True):
     limit: Annotated[int, Meta(ge=1, le=10_000)] = 1000
 
 
-class Command(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+class CommandQuestion(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """A command to be sent."""
 
     device: str
@@ -127,7 +127,7 @@ class Shadow(msgspec.Struct, forbid_unknown_fields=True):
     part: Literal["desired", "reported", "config", "meta"] | None = None
 
 
-class Field(PointToWrite, kw_only=True):
+class FieldQuestion(PointToWrite, kw_only=True):
     """One field to be desired; with `delete` its deletion is."""
 
     node: str
@@ -140,7 +140,7 @@ class Desire(msgspec.Struct, forbid_unknown_fields=True):
     """
 
     device: str
-    points: Annotated[list[Field], Meta(max_length=FIELDS_MAX)] = []
+    points: Annotated[list[FieldQuestion], Meta(max_length=FIELDS_MAX)] = []
     forget: Annotated[list[str], Meta(max_length=FIELDS_MAX)] = []
     only: bool = False
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from backhaul_agent.config import ClockConfig
-from backhaul_agent.hub_time.estimator import Sample
+from backhaul_agent.hub_time.estimator import ClockSample
 from backhaul_agent.hub_time.hub_clock import HubClock
 from tests.support.agent_clock import FakeClock
 
@@ -35,7 +35,7 @@ class Vehicle:
         t1 = self.system.steady_ns()
         t2 = t1 + up + self.anchor
         self.system.advance((up + down) / S)
-        self.clock.adopt(Sample(t1, t2, t2, t1 + up + down))
+        self.clock.adopt(ClockSample(t1, t2, t2, t1 + up + down))
 
     def restart(self, *, boot: str | None = None, newest_ns: int = 0) -> HubClock:
         """Begin a new process; with a ``boot`` of its own the machine started anew."""

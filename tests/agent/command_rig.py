@@ -8,7 +8,7 @@ from typing import Any
 
 from nats.errors import ConnectionClosedError
 
-from backhaul_agent.ledger.command_rows import CommandRow, State
+from backhaul_agent.ledger.command_rows import CommandRow, RunState
 from tests.support.agent_clock import FakeClock
 
 NOW = FakeClock().wall_ns
@@ -17,7 +17,7 @@ NOW = FakeClock().wall_ns
 S = 1_000_000_000
 
 
-def row(name: str = "plain", state: State = State.WAITING, **fields: Any) -> CommandRow:
+def row(name: str = "plain", state: RunState = RunState.WAITING, **fields: Any) -> CommandRow:
     made = CommandRow(1, "c1", name, b"null", NOW, NOW + 300 * S, state, 0)
     return made._replace(**fields)
 

@@ -18,7 +18,7 @@ from backhaul_codec.subjects import parse_leaf
 from backhaul_codec.wire.placed import Placed, decode_placed
 
 if TYPE_CHECKING:
-    from backhaul_agent.commit.framer import Write
+    from backhaul_agent.commit.framer import ConfigWrite
 
 
 NOON = 1_700_000_000_000_000_000
@@ -35,7 +35,7 @@ class Vehicle:
         self.keeper = HeadKeeper(CAR, lambda: self.now_ns)
         self.writes = ConfigWrites(self.keeper, value_bytes_max=1000)
 
-    def do(self, write: Write) -> list[str]:
+    def do(self, write: ConfigWrite) -> list[str]:
         """Commit a write as its messages say; return their subjects."""
         changes = self.keeper.begin()
         read_back: list[Placed] = []

@@ -12,7 +12,7 @@ import pytest
 from nats.errors import TimeoutError as NatsTimeoutError
 
 from backhaul_agent.commit.framer import Frame
-from backhaul_agent.commit.queues import Arrival
+from backhaul_agent.commit.queues import QueuedPublish
 from backhaul_agent.commit.writer import Writer
 from backhaul_agent.config import Config, DeviceConfig
 from backhaul_agent.leaf.jetstream import JetStream
@@ -163,7 +163,7 @@ class Rig:
         for number in range(count):
             body = encode_frame([Point("n", "t", number, float(number))], epoch=0, seq=0)
             content = Frame("n", body, 1, (number, number), boot)
-            self.writer.submit(Arrival(content, 10, True, lambda *_: done.release()))
+            self.writer.submit(QueuedPublish(content, 10, True, lambda *_: done.release()))
         for _ in range(count):
             await done.acquire()
 

@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from backhaul_agent.ledger.ledger import Ledger
-from backhaul_agent.ledger.rows import Changes, Opening, Outgoing, Staged
+from backhaul_agent.ledger.rows import LedgerChanges, Opening, Outgoing, Staged
 from backhaul_agent.ledger.schema import open_file
 from backhaul_agent.ledger.system_events import epoch_event
 from backhaul_codec import Point, encode_frame, encode_point
@@ -86,5 +86,5 @@ async def commit(ledger: Ledger, number: int) -> None:
     points = [Point("imu", "value", number * 10**9 + at, float(at)) for at in range(60)]
     body = encode_frame(points, epoch=0, seq=0)
     await ledger.commit(
-        Changes([Outgoing("bulk", "f.imu", body)], [Staged("gps", 1, b"%d" % number)])
+        LedgerChanges([Outgoing("bulk", "f.imu", body)], [Staged("gps", 1, b"%d" % number)])
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from backhaul_agent.ledger.sequence_offsets import STEPS_MAX, Step, Steps
-from backhaul_agent.uplink.appender import Appender, Limits, State, Tail, Turn
+from backhaul_agent.ledger.sequence_offsets import STEPS_MAX, OffsetStep, Steps
+from backhaul_agent.uplink.appender import Appender, AppenderState, AppendTurn, Limits, Tail
 
 EPOCH = 7
 LIMITS = Limits(window_messages=4, window_bytes=1000, outstanding_bytes=10_000, answer_s=5.0)
@@ -32,7 +32,7 @@ def running(last_seq: int = 100, limits: Limits = LIMITS) -> Appender:
 
 
 def next_new(it: Appender) -> int | None:
-    return it.next_seq if it.turn(asked=False) is Turn.NEW else None
+    return it.next_seq if it.turn(asked=False) is AppendTurn.NEW else None
 
 
 def test_continues_after_the_tail_of_its_own_epoch() -> None:
@@ -54,21 +54,21 @@ def test_halts_where_others_know_seqs_this_ledger_never_gave_out(tail: Tail) -> 
     """A ledger restored from a backup would give known identities to new points."""
     it = appender(10, watermark=0 if tail.stream_seq else 11)
     seek(it, tail)
-    assert it.state is State.BEHIND
+    assert it.state is AppenderState.BEHIND
     assert it.turn(asked=True) is None
     assert not it.done
 
 
 def test_a_stream_that_went_back_is_whole_once_what_it_falls_short_of_is_stored() -> None:
     """The hub may hold all of it: what follows must not get sequences that the hub has passed."""
-    it = Appender(EPOCH, LIMITS, opened_seq=3, used_seq=3, steps=Steps("a", [Step(0, 0)]))
+    it = Appender(EPOCH, LIMITS, opened_seq=3, used_seq=3, steps=Steps("a", [OffsetStep(0, 0)]))
     it.committed(3)
     it.set_watermark(3)
     it.connected()
     seek(it, Tail(1))
     assert (it.done, it.made_whole, it.again) == (True, False, 2)
     for _ in range(2):
-        assert it.turn(asked=True) is Turn.AGAIN
+        assert it.turn(asked=True) is AppendTurn.AGAIN
         it.send_again(SIZE, 0.0)
     it.answered(it.generation, 2)
     assert not it.made_whole
@@ -84,7 +84,7 @@ def test_nobody_can_know_a_seq_that_was_not_given_out() -> None:
     seek(it, Tail(0))
     assert it.done
     it.set_watermark(31)
-    assert (it.state, it.watermark, it.claimed) == (State.BEHIND, 30, 31)
+    assert (it.state, it.watermark, it.claimed) == (AppenderState.BEHIND, 30, 31)
     it.disconnected()
     it.connected()
     assert it.turn(asked=True) is None
@@ -110,7 +110,7 @@ def test_stops_before_discard_old_could_reach_what_the_hub_lacks() -> None:
         sent += 1
     assert sent == 10
     assert it.stalled_by_hub
-    assert it.turn(asked=True) is Turn.RUN, "the hub may wait for just that"
+    assert it.turn(asked=True) is AppendTurn.RUN, "the hub may wait for just that"
     it.answered(it.generation, 10)
     it.set_watermark(10)
     assert next_new(it) == 11
@@ -123,7 +123,7 @@ def test_an_overdue_answer_makes_it_look_at_the_tail_again() -> None:
     assert it.answer_due_s() == 55.0
     it.tick(55.0)
     assert it.answer_due_s() is None
-    assert it.state is State.SEEKING
+    assert it.state is AppenderState.SEEKING
 
 
 def test_answers_to_an_earlier_window_change_nothing() -> None:
@@ -159,7 +159,7 @@ def test_a_watermark_that_rises_while_the_tail_is_read_counts() -> None:
     start = it.start(Tail(0), "a")
     it.set_watermark(6)
     it.sought(Tail(0), start, [])
-    assert it.state is State.SEEKING
+    assert it.state is AppenderState.SEEKING
 
 
 def test_a_lower_watermark_moves_nothing_but_itself() -> None:
@@ -186,9 +186,9 @@ def test_runs_and_new_messages_take_turns() -> None:
     order = []
     for _ in range(3):
         for _ in range(4):
-            if it.turn(asked=True) is Turn.RUN:
+            if it.turn(asked=True) is AppendTurn.RUN:
                 it.begin_run(3)
-            if it.turn(asked=True) is Turn.AGAIN:
+            if it.turn(asked=True) is AppendTurn.AGAIN:
                 it.send_again(10, 0.0)
                 order.append("again")
             else:
@@ -198,24 +198,27 @@ def test_runs_and_new_messages_take_turns() -> None:
     it.committed(100)
     while (seq := next_new(it)) is not None:
         it.send(seq, 10, 0.0)
-    assert it.turn(asked=True) is Turn.RUN, "nothing new: no turn to wait for"
+    assert it.turn(asked=True) is AppendTurn.RUN, "nothing new: no turn to wait for"
 
 
 def test_steps_keep_what_later_messages_may_have_had() -> None:
     steps = (
-        Steps().with_step("a", Step(0, 0)).with_step("a", Step(10, 5)).with_step("a", Step(20, 2))
+        Steps()
+        .with_step("a", OffsetStep(0, 0))
+        .with_step("a", OffsetStep(10, 5))
+        .with_step("a", OffsetStep(20, 2))
     )
     assert [steps.bound(seq) for seq in (0, 9, 10, 19, 20, 99)] == [5, 5, 5, 5, 2, 2]
     assert steps.last == 2
-    assert steps.with_step("a", Step(10, 7)).steps == [Step(0, 0), Step(10, 7)]
-    assert steps.with_step("b", Step(3, 1)) == Steps("b", [Step(3, 1)])
+    assert steps.with_step("a", OffsetStep(10, 7)).steps == [OffsetStep(0, 0), OffsetStep(10, 7)]
+    assert steps.with_step("b", OffsetStep(3, 1)) == Steps("b", [OffsetStep(3, 1)])
 
 
 def test_many_steps_become_fewer_and_never_a_lower_bound() -> None:
     steps = Steps()
     offsets = [(seq, (seq * 7) % 13) for seq in range(3 * STEPS_MAX)]
     for seq, offset in offsets:
-        steps = steps.with_step("a", Step(seq, offset))
+        steps = steps.with_step("a", OffsetStep(seq, offset))
     assert len(steps.steps) == STEPS_MAX
     for seq, offset in offsets:
         assert steps.bound(seq) >= max(each for at, each in offsets if at >= seq) >= offset

@@ -19,8 +19,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from backhaul_agent.ledger.sequence_offsets import Step, Steps
-from backhaul_agent.uplink.appender import Appender, Limits, State, Tail, Turn
+from backhaul_agent.ledger.sequence_offsets import OffsetStep, Steps
+from backhaul_agent.uplink.appender import Appender, AppenderState, AppendTurn, Limits, Tail
 from backhaul_agent.uplink.resend import Resends, Work
 from backhaul_codec.ranges import RangeSet
 
@@ -159,12 +159,12 @@ class LaneMachine(RuleBasedStateMachine):
         self.last_seq += count
         self.appender.committed(self.last_seq)
 
-    @precondition(lambda self: self.appender.state is State.DOWN)
+    @precondition(lambda self: self.appender.state is AppenderState.DOWN)
     @rule()
     def connect(self) -> None:
         self.appender.connected()
 
-    @precondition(lambda self: self.appender.state is State.SEEKING)
+    @precondition(lambda self: self.appender.state is AppenderState.SEEKING)
     @rule()
     def seek(self) -> None:
         tail = self.stream.tail()
@@ -190,16 +190,16 @@ class LaneMachine(RuleBasedStateMachine):
     def there(self, seq: int) -> bool:
         return self.forgotten < seq <= self.last_seq and seq not in self.quarantined
 
-    def record(self, step: Step) -> None:
+    def record(self, step: OffsetStep) -> None:
         self.steps = self.steps.with_step(str(self.stream.created), step)
 
     @rule(corrupt=st.booleans(), note=st.booleans())
     def send(self, corrupt: bool, note: bool) -> None:
         appender = self.appender
         while (turn := appender.turn(asked=self.resends.ready)) is not None:
-            if turn is Turn.RUN:
+            if turn is AppendTurn.RUN:
                 self.begin_run()
-            elif turn is Turn.AGAIN:
+            elif turn is AppendTurn.AGAIN:
                 seq = self.run[-appender.again]
                 expected = appender.send_again(SIZE, self.now_s)
                 self.fly(seq, expected)
@@ -292,9 +292,9 @@ class LaneMachine(RuleBasedStateMachine):
             self.go_on(note)
 
     def go_on(self, note: bool) -> None:
-        if self.appender.state is State.DOWN:
+        if self.appender.state is AppenderState.DOWN:
             self.connect()
-        if self.appender.state is State.SEEKING:
+        if self.appender.state is AppenderState.SEEKING:
             self.seek()
         self.send(corrupt=False, note=note)
         self.deliver(4, lose_answers=False)
@@ -310,7 +310,7 @@ class LaneMachine(RuleBasedStateMachine):
         self.watermark = self.hub.watermark
         self.confirmed = max(self.confirmed, self.watermark)
         self.appender.set_watermark(self.watermark)
-        assert self.appender.state is not State.BEHIND
+        assert self.appender.state is not AppenderState.BEHIND
         self.resends.flowed(self.hub.passed, self.now_s)
 
     @rule()
@@ -350,7 +350,7 @@ class LaneMachine(RuleBasedStateMachine):
         self.quarantined.update(gone)
         self.hub.explained.update(gone)
 
-    @precondition(lambda self: self.appender.state is not State.RUNNING)
+    @precondition(lambda self: self.appender.state is not AppenderState.RUNNING)
     @precondition(lambda self: not self.connection.flying and not self.old)
     @rule()
     def local_program_writes(self) -> None:
@@ -401,7 +401,7 @@ class LaneMachine(RuleBasedStateMachine):
     @invariant()
     def what_counts_as_appended_is_there(self) -> None:
         claimed = set(range(self.confirmed + 1, self.appender.appended + 1))
-        if self.appender.state is State.RUNNING:
+        if self.appender.state is AppenderState.RUNNING:
             there = {message.seq for message in self.stream.stored}
             assert claimed <= there | self.quarantined
 
@@ -413,7 +413,10 @@ class LaneMachine(RuleBasedStateMachine):
     def nothing_is_sent_beyond_what_is_recorded(self) -> None:
         """Else a store rolled back would give a sequence again that the hub has passed."""
         appender = self.appender
-        if appender.state is State.RUNNING and str(self.stream.created) == self.steps.created:
+        if (
+            appender.state is AppenderState.RUNNING
+            and str(self.stream.created) == self.steps.created
+        ):
             assert appender.offset <= self.steps.bound(appender.position)
             assert appender.used_seq <= self.reserved
 

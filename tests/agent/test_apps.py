@@ -25,7 +25,7 @@ from backhaul_agent.client.config import ConfigClient
 from backhaul_agent.client.history import history
 from backhaul_agent.commands.handlers import NotDeliveredError, ask_program
 from backhaul_agent.errors import AppError, NotKnownError, RefusedError, VehicleFilesError
-from backhaul_agent.ledger.command_rows import CommandRow, State
+from backhaul_agent.ledger.command_rows import CommandRow, RunState
 from backhaul_codec import Point
 from tests.agent.app_vehicle import Vehicle
 from tests.support.nats_server import NatsServer
@@ -165,7 +165,7 @@ async def test_what_is_refused_without_a_request_is_told_to_who_sent_it(vehicle:
 async def test_commands_go_to_the_program_that_has_them_and_back(vehicle: Vehicle) -> None:
     gps = await vehicle.program("gps")
     agent = (await vehicle.login("agent.nk")).client
-    row = CommandRow(1, "id1", "door.unlock", b'{"door": 2}', 0, 1 << 62, State.RUNNING, 1)
+    row = CommandRow(1, "id1", "door.unlock", b'{"door": 2}', 0, 1 << 62, RunState.RUNNING, 1)
     with pytest.raises(NotDeliveredError):
         await ask_program(agent, row, timeout_s=30, result_bytes_max=1000)
 
@@ -175,7 +175,7 @@ async def test_commands_go_to_the_program_that_has_them_and_back(vehicle: Vehicl
     subscription = await gps.on_command("door.unlock", unlock)
     await settled(gps.nats)
     end = await ask_program(agent, row, timeout_s=30, result_bytes_max=1000)
-    assert (end.state, json.loads(end.result)) == (State.DONE, {"unlocked": 2})
+    assert (end.state, json.loads(end.result)) == (RunState.DONE, {"unlocked": 2})
     await subscription.unsubscribe()
     await settled(gps.nats)
     with pytest.raises(NotDeliveredError):
@@ -340,9 +340,9 @@ async def test_nobody_is_let_in_without_a_key_until_an_operator_says_so(vehicle:
         await gps.on_command("door.unlock", unlock)
         await settled(gps.nats)
         for name, result in (("door.unlock", b'"by gps"'), ("horn", b"null")):
-            row = CommandRow(1, "id1", name, b"{}", 0, 1 << 62, State.RUNNING, 1)
+            row = CommandRow(1, "id1", name, b"{}", 0, 1 << 62, RunState.RUNNING, 1)
             end = await ask_program(agent, row, timeout_s=30, result_bytes_max=99)
-            assert (end.state, end.error, end.result) == (State.DONE, "", result)
+            assert (end.state, end.error, end.result) == (RunState.DONE, "", result)
         assert took == ["horn"]
     login = await vehicle.login()
     private = {each for each in PUBLISH if not each.startswith(("app", "agent"))}

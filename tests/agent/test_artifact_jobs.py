@@ -10,8 +10,8 @@ from backhaul_agent.artifacts.jobs import (
     BACKOFF_S_MAX,
     BACKOFF_S_MIN,
     SLOTS_MAX,
+    FileState,
     Job,
-    State,
     next_due_s,
     next_job,
     read_version,
@@ -109,7 +109,7 @@ def test_one_that_fails_again_and_again_does_not_keep_others_from_their_turn() -
 
 def test_a_report_says_how_it_stands_but_no_progress() -> None:
     it = job()
-    it.state, it.moved = State.MOVING, 5
+    it.state, it.moved = FileState.MOVING, 5
     first = it.report()
     it.moved = 500
     assert it.report() == first

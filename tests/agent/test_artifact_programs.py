@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 import pytest
 
-from backhaul_agent.artifacts.jobs import State
+from backhaul_agent.artifacts.jobs import FileState
 from backhaul_agent.artifacts.manager import Artifacts
 from backhaul_agent.artifacts.service import ArtifactService
 from backhaul_agent.artifacts.store import ArtifactStore
@@ -145,7 +145,7 @@ async def test_a_file_is_sent_whose_program_lost_its_connection_as_it_was_kept(
     path = agent.store.upload(number)
     await until(path.with_name(f"{path.name}.json").exists)
     await until(lambda: number in agent.artifacts.uploads, deadline_s=10)
-    assert agent.artifacts.uploads[number].state is State.WAITING
+    assert agent.artifacts.uploads[number].state is FileState.WAITING
 
 
 async def test_a_file_that_another_program_is_done_with_is_fetched_anew(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ async def test_a_file_that_another_program_is_done_with_is_fetched_anew(tmp_path
     with pytest.raises(RefusedError) as refused:
         await agent.ask(f"read.{DIGEST}.0", b"")
     assert refused.value.code == Code.NO_SUCH_POINT
-    assert (await agent.ask("get", {"name": "maps-7.db"}))["state"] == State.WAITING
+    assert (await agent.ask("get", {"name": "maps-7.db"}))["state"] == FileState.WAITING
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from backhaul_agent.artifacts import room as artifact_room
-from backhaul_agent.artifacts.jobs import State
+from backhaul_agent.artifacts.jobs import FileState
 from backhaul_agent.artifacts.manager import Artifacts
 from backhaul_agent.artifacts.service import ArtifactService
 from backhaul_agent.artifacts.store import ArtifactStore
@@ -88,7 +88,7 @@ async def test_room_is_promised_once(tmp_path: Path) -> None:
 async def test_a_file_that_comes_and_one_that_is_handed_over_share_the_room(tmp_path: Path) -> None:
     agent = Agent(tmp_path)
     job = agent.artifacts.get("maps.db")
-    job.digest, job.size, job.state = b"d" * 32, 60 * MIB, State.MOVING
+    job.digest, job.size, job.state = b"d" * 32, 60 * MIB, FileState.MOVING
     part = await agent.artifacts._open_part(job)
     with pytest.raises(ArtifactError, match="are promised"):
         await agent.put(40 * MIB)
@@ -158,7 +158,7 @@ async def test_what_a_program_left_half_handed_over_makes_way_for_a_file_that_co
     agent = Agent(tmp_path)
     await agent.put(60 * MIB)  # whose program is gone
     job = agent.artifacts.get("maps.db")
-    job.digest, job.size, job.state = b"d" * 32, 60 * MIB, State.MOVING
+    job.digest, job.size, job.state = b"d" * 32, 60 * MIB, FileState.MOVING
     with pytest.raises(ArtifactError, match="are promised"):
         await agent.artifacts._open_part(job)
     agent.clock.advance(artifact_room.IDLE_S_MAX + 1)

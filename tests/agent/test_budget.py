@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul_agent.ledger.age_index import Ages, Mark
+from backhaul_agent.ledger.age_index import AgeMark, Ages
 from backhaul_agent.ledger.eviction_policy import (
     ACCOUNT,
     CONFIG,
@@ -16,7 +16,7 @@ from backhaul_agent.ledger.eviction_policy import (
     TELEMETRY,
     Budget,
     Candidate,
-    Span,
+    SeqSpan,
     class_of,
     victims,
 )
@@ -54,33 +54,33 @@ def large(seq: int, lane: int = 1, *, confirmed: bool = False) -> Candidate:
 def test_the_oldest_go_until_there_is_room() -> None:
     rows = [large(seq) for seq in (3, 4, 5, 6)]
     found = victims(rows, {1: [3, 4, 5, 6]}, 2 * rows[0].cost)
-    assert (found.ids, found.spans) == ([103, 104], [Span(1, 3, 4)])
+    assert (found.ids, found.spans) == ([103, 104], [SeqSpan(1, 3, 4)])
     assert found.bytes == 2 * rows[0].cost
 
 
 def test_what_stays_parts_two_spans_and_what_is_gone_does_not() -> None:
     rows = [large(seq) for seq in (1, 2, 5, 9)]
     found = victims(rows, {1: [1, 2, 5, 7, 9]}, ENOUGH)
-    assert found.spans == [Span(1, 1, 5), Span(1, 9, 9)]
+    assert found.spans == [SeqSpan(1, 1, 5), SeqSpan(1, 9, 9)]
 
 
 def test_lanes_have_spans_of_their_own() -> None:
     rows = [large(1), large(1, lane=2)]
-    assert victims(rows, {1: [1], 2: [1]}, ENOUGH).spans == [Span(1, 1, 1), Span(2, 1, 1)]
+    assert victims(rows, {1: [1], 2: [1]}, ENOUGH).spans == [SeqSpan(1, 1, 1), SeqSpan(2, 1, 1)]
 
 
 def test_what_the_hub_holds_goes_without_a_receipt() -> None:
     rows = [large(1, confirmed=True), large(2)]
     found = victims(rows, {1: [1, 2]}, ENOUGH)
-    assert (sorted(found.ids), found.spans) == ([101, 102], [Span(1, 2, 2)])
+    assert (sorted(found.ids), found.spans) == ([101, 102], [SeqSpan(1, 2, 2)])
 
 
 def test_what_would_free_less_than_its_receipt_costs_stays() -> None:
     small = [Candidate(seq, 1, seq, 20) for seq in (1, 3, 4, 5, 6)]
     found = victims(small, {1: [1, 2, 3, 4, 5, 6]}, ENOUGH)
-    assert (found.ids, found.spans) == ([3, 4, 5, 6], [Span(1, 3, 6)])
+    assert (found.ids, found.spans) == ([3, 4, 5, 6], [SeqSpan(1, 3, 6)])
     assert victims(small, {1: [1, 2, 3, 4, 5, 6]}, ENOUGH, worthwhile=False).spans == [
-        Span(1, 1, 1), Span(1, 3, 6),
+        SeqSpan(1, 1, 1), SeqSpan(1, 3, 6),
     ]  # fmt: skip
 
 
@@ -178,7 +178,7 @@ HOUR = 3600 * 10**9
 
 
 def test_what_stands_before_an_old_mark_is_too_old() -> None:
-    ages = Ages(24 * 3600.0, [Mark(0, {1: 5, 2: 1}), Mark(HOUR, {1: 9, 2: 4})])
+    ages = Ages(24 * 3600.0, [AgeMark(0, {1: 5, 2: 1}), AgeMark(HOUR, {1: 9, 2: 4})])
     assert ages.expired(24 * HOUR - 1) == {}
     assert ages.expired(24 * HOUR) == {1: 5, 2: 1}
     assert ages.expired(25 * HOUR) == {1: 9, 2: 4}
@@ -188,15 +188,15 @@ def test_what_stands_before_an_old_mark_is_too_old() -> None:
 def test_a_mark_is_due_now_and_then_and_never_without_a_limit() -> None:
     ages = Ages(64 * 3600.0)
     assert ages.due(0)
-    ages.add(Mark(0, {1: 1}))
+    ages.add(AgeMark(0, {1: 1}))
     assert not ages.due(HOUR - 1)
     assert ages.due(HOUR)
     assert not Ages(0.0).due(HOUR)
 
 
 def test_a_clock_that_was_ahead_makes_nothing_too_old() -> None:
-    ages = Ages(24 * 3600.0, [Mark(1000 * HOUR, {1: 5})])
+    ages = Ages(24 * 3600.0, [AgeMark(1000 * HOUR, {1: 5})])
     assert ages.due(HOUR)
-    ages.add(Mark(HOUR, {1: 7}))
+    ages.add(AgeMark(HOUR, {1: 7}))
     assert ages.expired(24 * HOUR) == {}
     assert ages.expired(25 * HOUR) == {1: 7}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from backhaul_agent.config import ClockConfig
-from backhaul_agent.hub_time.estimator import Sample
+from backhaul_agent.hub_time.estimator import ClockSample
 from backhaul_agent.hub_time.hub_clock import HubClock, Quality
 from backhaul_agent.hub_time.step import StepGuard
 from tests.agent.clock_vehicle import DAY, MS, Vehicle
@@ -147,14 +147,14 @@ def test_a_long_time_without_the_hub_allows_for_what_clocks_drift() -> None:
 def test_the_guard_says_how_long_it_waits() -> None:
     guard = StepGuard(10.0, 600.0)
     assert guard.confirms_in_ns(0) == 0
-    sample = Sample(0, DAY, DAY, MS)
+    sample = ClockSample(0, DAY, DAY, MS)
     assert not guard.believes(sample, 0, MS)
     assert guard.confirms_in_ns(100 * S) == pytest.approx(500 * S, abs=S)
     assert guard.believes(replace_t2(sample, 0), 0, MS)
     assert guard.step is None
 
 
-def replace_t2(sample: Sample, t2: int) -> Sample:
+def replace_t2(sample: ClockSample, t2: int) -> ClockSample:
     return sample._replace(t2=t2, t3=t2)
 
 

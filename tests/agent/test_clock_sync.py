@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from backhaul_agent.hub_time.estimator import SAMPLES_MAX, Estimate, Estimator, Sample
+from backhaul_agent.hub_time.estimator import SAMPLES_MAX, ClockSample, Estimate, Estimator
 
 MS, S = 10**6, 10**9
 PPM = 50.0
@@ -23,10 +23,10 @@ class Clocks:
     def anchor(self, steady: int) -> int:
         return self.anchor0 + round(steady * self.ppm / 1e6)
 
-    def exchange(self, at: int, up: int, hub: int, down: int) -> Sample:
+    def exchange(self, at: int, up: int, hub: int, down: int) -> ClockSample:
         arrived, left = at + up, at + up + hub
         back = left + down
-        return Sample(at, arrived + self.anchor(arrived), left + self.anchor(left), back)
+        return ClockSample(at, arrived + self.anchor(arrived), left + self.anchor(left), back)
 
 
 @given(
@@ -106,7 +106,7 @@ def test_an_earlier_process_of_the_boot_is_remembered() -> None:
 
 @given(times=st.tuples(*[st.integers(-(2**70), 2**70)] * 4))
 def test_impossible_times_are_refused_and_change_nothing(times: tuple[int, int, int, int]) -> None:
-    sample = Sample(*times)
+    sample = ClockSample(*times)
     assume(sample.t4 < sample.t1 or sample.t3 < sample.t2 or max(map(abs, times)) >= 2**63)
     estimator = Estimator(PPM)
     with pytest.raises(ValueError, match=r"64 bits|before"):
@@ -116,4 +116,4 @@ def test_impossible_times_are_refused_and_change_nothing(times: tuple[int, int, 
 
 def test_a_hub_that_took_longer_than_the_whole_exchange_is_not_believed() -> None:
     with pytest.raises(ValueError, match="longer"):
-        Estimator(PPM).add(Sample(0, 0, 10 * S, 9 * S))
+        Estimator(PPM).add(ClockSample(0, 0, 10 * S, 9 * S))

@@ -12,9 +12,9 @@ import pytest
 from backhaul_agent.commands.service import _again
 from backhaul_agent.errors import LedgerCorruptError
 from backhaul_agent.ledger import command_rows
-from backhaul_agent.ledger.command_rows import Arrived, CommandRow, Outcome, State
+from backhaul_agent.ledger.command_rows import Arrived, CommandRow, RunOutcome, RunState
 from backhaul_agent.ledger.older_commands import OLDER_COMMANDS
-from backhaul_agent.ledger.rows import Changes
+from backhaul_agent.ledger.rows import LedgerChanges
 from backhaul_codec import Opaque, decode
 from backhaul_codec.protocol.command_errors import ErrorCode
 from tests.agent.command_rig import NOW, S
@@ -30,14 +30,14 @@ async def test_only_what_cannot_run_any_more_is_forgotten(tmp_path: Path) -> Non
     for number in range(30):
         deadline_ns = NOW + (number - 20) * day_ns
         came = Arrived(f"c{number}", "x", b"null", deadline_ns - S, deadline_ns)
-        await ledger.commit(Changes(commands=[command_rows.take_in(came, 10)]))
+        await ledger.commit(LedgerChanges(commands=[command_rows.take_in(came, 10)]))
         if number != 3:  # which nobody has ended
-            done = command_rows.finish(number + 1, Outcome(State.DONE), deadline_ns)
-            await ledger.commit(Changes(commands=[done]))
-    await ledger.commit(Changes(commands=[command_rows.forget(NOW, 7.0, 1000)]))
+            done = command_rows.finish(number + 1, RunOutcome(RunState.DONE), deadline_ns)
+            await ledger.commit(LedgerChanges(commands=[done]))
+    await ledger.commit(LedgerChanges(commands=[command_rows.forget(NOW, 7.0, 1000)]))
     left = [row[0] for row in await ledger.query("SELECT id FROM commands ORDER BY number")]
     assert left == ["c3", *(f"c{number}" for number in range(13, 30))]
-    await ledger.commit(Changes(commands=[command_rows.forget(NOW, 7.0, 5)]))
+    await ledger.commit(LedgerChanges(commands=[command_rows.forget(NOW, 7.0, 5)]))
     left = [row[0] for row in await ledger.query("SELECT id FROM commands ORDER BY number")]
     assert left == ["c3", *(f"c{number}" for number in range(20, 30))]  # those may come again
     await ledger.close()
@@ -48,9 +48,11 @@ async def test_the_rows_of_commands_are_bounded(tmp_path: Path) -> None:
     limit = 10 * command_rows.ROWS_MAX_TIMES
     for number in range(limit + 5):
         came = Arrived(f"c{number}", "x", b"null", NOW, NOW + S)
-        await ledger.commit(Changes(commands=[command_rows.take_in(came, 10)]))
+        await ledger.commit(LedgerChanges(commands=[command_rows.take_in(came, 10)]))
     assert await ledger.query("SELECT count(*) FROM commands") == [(limit,)]
-    await ledger.commit(Changes(commands=[command_rows.take_in(Arrived("c1", "x", b"", 1, 1), 10)]))
+    await ledger.commit(
+        LedgerChanges(commands=[command_rows.take_in(Arrived("c1", "x", b"", 1, 1), 10)])
+    )
     assert await ledger.query("SELECT id FROM commands WHERE owed") == [("c1",)]
     await ledger.close()
 
@@ -125,10 +127,12 @@ async def test_each_kind_of_command_of_schema_4_is_answered_as_before(tmp_path: 
     assert owed[0].outcome.result == BIG.encode()
     waits = await command_rows.oldest(ledger)
     n = len(OLDER)
-    assert waits == CommandRow(n + 5, f"c{n}", "go", b"[1]", NOW, NOW + S, State.WAITING, 3)
-    await ledger.commit(Changes(commands=[command_rows.finish(n + 5, Outcome(State.DONE), NOW)]))
+    assert waits == CommandRow(n + 5, f"c{n}", "go", b"[1]", NOW, NOW + S, RunState.WAITING, 3)
+    await ledger.commit(
+        LedgerChanges(commands=[command_rows.finish(n + 5, RunOutcome(RunState.DONE), NOW)])
+    )
     runs = await command_rows.oldest(ledger)
-    assert runs == CommandRow(n + 6, f"c{n + 1}", "go", b"[1]", NOW, NOW + S, State.RUNNING, 3)
+    assert runs == CommandRow(n + 6, f"c{n + 1}", "go", b"[1]", NOW, NOW + S, RunState.RUNNING, 3)
     await ledger.close()
 
 
@@ -149,15 +153,15 @@ async def test_a_word_of_schema_4_that_damage_made_unreadable_says_so(
 async def test_a_sentence_or_a_state_with_damage_is_answered_all_the_same(tmp_path: Path) -> None:
     ledger = await open_ledger(tmp_path / "l.db")
     came = Arrived("c1", "x", b"null", NOW, NOW + S)
-    failed = Outcome(State.FAILED, ErrorCode.BY_PROGRAM, "stuck", b"{}", 1)
-    await ledger.commit(Changes(commands=[command_rows.take_in(came, 10)]))
-    await ledger.commit(Changes(commands=[command_rows.finish(1, failed, NOW)]))
-    await ledger.commit(Changes(commands=[command_rows.take_in(came, 10)]))
+    failed = RunOutcome(RunState.FAILED, ErrorCode.BY_PROGRAM, "stuck", b"{}", 1)
+    await ledger.commit(LedgerChanges(commands=[command_rows.take_in(came, 10)]))
+    await ledger.commit(LedgerChanges(commands=[command_rows.finish(1, failed, NOW)]))
+    await ledger.commit(LedgerChanges(commands=[command_rows.take_in(came, 10)]))
     for spoilt, state in (("error = x'73ff'", "failed"), ("state = 'dgne'", "interrupted")):
         await ledger._db.execute(f"UPDATE commands SET {spoilt}")
         [row] = await command_rows.owed(ledger, 10)
         assert row.outcome == failed._replace(
-            state=State(state), error="s\N{REPLACEMENT CHARACTER}"
+            state=RunState(state), error="s\N{REPLACEMENT CHARACTER}"
         )
         assert _again(row)
     await ledger.close()

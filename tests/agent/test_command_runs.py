@@ -16,7 +16,7 @@ from backhaul_agent.commands import child
 from backhaul_agent.commands import handlers as command_runs
 from backhaul_agent.commands.handlers import NotDeliveredError, ask_program, run_executable
 from backhaul_agent.commands.outcome import ended
-from backhaul_agent.ledger.command_rows import Outcome, State
+from backhaul_agent.ledger.command_rows import RunOutcome, RunState
 from backhaul_codec.protocol.command_errors import ErrorCode
 from tests.agent.command_rig import Connection, row
 from tests.support.rig import patient
@@ -39,7 +39,7 @@ async def test_a_run_ends_with_its_process_group_at_its_timeout(
         end, _ = await run_executable(
             row(), ("/bin/sh", "-c", script), timeout_s=timeout_s, result_bytes_max=256
         )
-        assert end.state is State.FAILED
+        assert end.state is RunState.FAILED
         assert "killed" in end.error
         if output := json.loads(end.result)["output"]:
             break  # else it was ended before it had begun
@@ -60,7 +60,7 @@ async def test_a_run_that_may_not_be_ended_ends_no_agent(
     end, _ = await run_executable(
         row(), ("/bin/sh", "-c", script), timeout_s=0.1, result_bytes_max=256
     )
-    assert end.state is State.FAILED
+    assert end.state is RunState.FAILED
 
 
 def alive(pid: str) -> bool:
@@ -73,14 +73,14 @@ def alive(pid: str) -> bool:
 @pytest.mark.parametrize(
     ("run", "state", "words"),
     [
-        (("/bin/sh", "-c", "exit 3"), State.FAILED, "exit status 3"),
-        (("/nonexistent/program",), State.FAILED, "cannot be started"),
-        (("/bin/sh", "-c", "kill -9 $$"), State.FAILED, "exit status -9"),
-        (("/bin/sh", "-c", "exec 0<&-; true"), State.DONE, ""),
+        (("/bin/sh", "-c", "exit 3"), RunState.FAILED, "exit status 3"),
+        (("/nonexistent/program",), RunState.FAILED, "cannot be started"),
+        (("/bin/sh", "-c", "kill -9 $$"), RunState.FAILED, "exit status -9"),
+        (("/bin/sh", "-c", "exec 0<&-; true"), RunState.DONE, ""),
     ],
 )
 async def test_what_becomes_of_an_executable(
-    run: tuple[str, ...], state: State, words: str
+    run: tuple[str, ...], state: RunState, words: str
 ) -> None:
     end, _ = await run_executable(row(), run, timeout_s=60, result_bytes_max=256)
     assert end.state is state
@@ -117,7 +117,7 @@ async def test_a_run_is_over_when_its_process_is_though_a_child_holds_its_output
         row(), ("/bin/sh", "-c", script), timeout_s=50, result_bytes_max=256
     )
     try:
-        assert (end.state, end.error) == (State.FAILED, "exit status 3")
+        assert (end.state, end.error) == (RunState.FAILED, "exit status 3")
         said = json.loads(end.result)
         assert said == {"exit": 3, "output": "begun\n", "output_left_open": True}
         assert alive(pid.read_text().strip()), "what the program left behind is its own affair"
@@ -130,7 +130,7 @@ async def test_a_child_that_floods_what_it_holds_open_neither_delays_nor_fills()
     end, said = await run_executable(
         row(), ("/bin/sh", "-c", script), timeout_s=50, result_bytes_max=256
     )
-    assert end.state is State.DONE
+    assert end.state is RunState.DONE
     printed = json.loads(end.result)
     assert printed == {"exit": 0, "output": ANY, "truncated": True, "output_left_open": True}
     assert len(printed["output"]) == 256
@@ -145,7 +145,7 @@ async def test_what_a_run_complains_of_is_kept_to_a_bound_and_goes_to_no_log_raw
     end, said = await run_executable(
         row(), ("/bin/sh", "-c", script), timeout_s=60, result_bytes_max=256
     )
-    assert end.state is State.DONE
+    assert end.state is RunState.DONE
     assert said.complaint.startswith('{"event": "forged"}\nyyy')
     assert len(said.complaint) <= command_runs.COMPLAINT_BYTES_MAX
     assert said.complaint_bytes == 3_000_020
@@ -156,7 +156,7 @@ async def test_what_a_run_complains_of_is_kept_to_a_bound_and_goes_to_no_log_raw
 async def test_what_becomes_of_a_command_for_a_program(nats_server: NatsServer) -> None:
     program, agent = [await patient.connect(nats_server.url) for _ in range(2)]
 
-    async def ask(answer: bytes | None, timeout_s: float = 30.0) -> Outcome:
+    async def ask(answer: bytes | None, timeout_s: float = 30.0) -> RunOutcome:
         async def on_command(message: Msg) -> None:
             if answer is not None:
                 await message.respond(answer)
@@ -171,15 +171,15 @@ async def test_what_becomes_of_a_command_for_a_program(nats_server: NatsServer) 
 
     with pytest.raises(NotDeliveredError):
         await ask_program(agent, row(), timeout_s=30, result_bytes_max=64)
-    assert await ask(b'{"open": true}') == Outcome(State.DONE, result=b'{"open":true}')
-    assert await ask(b"") == Outcome(State.DONE, result=b"null")
+    assert await ask(b'{"open": true}') == RunOutcome(RunState.DONE, result=b'{"open":true}')
+    assert await ask(b"") == RunOutcome(RunState.DONE, result=b"null")
     assert await ask(b'{"error": "jammed"}') == ended(ErrorCode.BY_PROGRAM, why="jammed")
-    assert (await ask(b"{")).state is State.FAILED
+    assert (await ask(b"{")).state is RunState.FAILED
     assert (await ask(b"1" * 65)).error.startswith("its result had 65 bytes")
     # Whether it was carried out nobody can know.
-    assert (await ask(None, timeout_s=0.1)).state is State.INTERRUPTED
+    assert (await ask(None, timeout_s=0.1)).state is RunState.INTERRUPTED
     asking = asyncio.create_task(ask(None, timeout_s=60))
     await until(lambda: len(agent._resp_map) > 0)
     await agent.close()
-    assert (await asking).state is State.INTERRUPTED
+    assert (await asking).state is RunState.INTERRUPTED
     await program.close()

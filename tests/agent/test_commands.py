@@ -14,13 +14,13 @@ from nats.errors import TimeoutError as NatsTimeoutError
 from structlog.testing import capture_logs
 
 from backhaul_agent.commands import child, outcome
-from backhaul_agent.commands.decide import RUNS_MAX, CommandBook, Step, read
+from backhaul_agent.commands.decide import RUNS_MAX, CommandBook, CommandStep, read
 from backhaul_agent.commands.service import SINCE, CommandService
 from backhaul_agent.commit.writer import Writer
 from backhaul_agent.config import ClockConfig, CommandConfig, CommandsConfig, Config, DeviceConfig
 from backhaul_agent.hub_time.hub_clock import HubClock
-from backhaul_agent.ledger.command_rows import Outcome, State
-from backhaul_agent.ledger.rows import Changes, Inbound, Inward
+from backhaul_agent.ledger.command_rows import RunOutcome, RunState
+from backhaul_agent.ledger.rows import Inbound, Inward, LedgerChanges
 from backhaul_codec import Opaque, decode
 from backhaul_codec.protocol.command_errors import ErrorCode
 from tests.agent.command_rig import NOW, Connection, S, row
@@ -46,44 +46,44 @@ def _sentences(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_command_that_came_in_time_is_run() -> None:
-    assert BOOK.decide(row(), NOW + S, NOW - S) is Step.RUN
-    assert BOOK.decide(row(), NOW + 300 * S - 1, NOW - S) is Step.RUN
+    assert BOOK.decide(row(), NOW + S, NOW - S) is CommandStep.RUN
+    assert BOOK.decide(row(), NOW + 300 * S - 1, NOW - S) is CommandStep.RUN
 
 
 def test_nothing_is_started_at_its_deadline_or_after_it() -> None:
     for late_s in (300, 301, 2 * 86_400):
         end = BOOK.decide(row(), NOW + late_s * S, NOW - S)
-        assert isinstance(end, Outcome)
-        assert end.state is State.EXPIRED
+        assert isinstance(end, RunOutcome)
+        assert end.state is RunState.EXPIRED
 
 
 def test_while_nobody_knows_the_time_nothing_is_started() -> None:
-    assert BOOK.decide(row(), None, None) is Step.WAIT
-    assert BOOK.decide(row(), NOW, None) is Step.WAIT
+    assert BOOK.decide(row(), None, None) is CommandStep.WAIT
+    assert BOOK.decide(row(), NOW, None) is CommandStep.WAIT
 
 
 @pytest.mark.parametrize(("name", "late_s"), [("plain", 1), ("plain", 400), ("safe", 400)])
 def test_what_was_sent_before_the_ledger_began_is_not_guessed_about(name: str, late_s: int) -> None:
     end = BOOK.decide(row(name), NOW + late_s * S, NOW)
-    assert isinstance(end, Outcome)
-    assert end.state is State.INTERRUPTED
+    assert isinstance(end, RunOutcome)
+    assert end.state is RunState.INTERRUPTED
 
 
 def test_what_may_be_run_again_is_where_there_is_time() -> None:
-    assert BOOK.decide(row("safe"), NOW + S, NOW) is Step.RUN
+    assert BOOK.decide(row("safe"), NOW + S, NOW) is CommandStep.RUN
 
 
 def test_a_run_cut_short_is_run_again_only_where_that_does_no_harm() -> None:
-    cut: dict[str, Any] = {"state": State.RUNNING, "runs": 1}
+    cut: dict[str, Any] = {"state": RunState.RUNNING, "runs": 1}
     end = BOOK.decide(row(**cut), None, None)
-    assert isinstance(end, Outcome)
-    assert end.state is State.INTERRUPTED
-    assert BOOK.decide(row("safe", **cut), NOW + S, NOW - S) is Step.RUN
-    assert BOOK.decide(row("safe", **cut), None, None) is Step.WAIT
+    assert isinstance(end, RunOutcome)
+    assert end.state is RunState.INTERRUPTED
+    assert BOOK.decide(row("safe", **cut), NOW + S, NOW - S) is CommandStep.RUN
+    assert BOOK.decide(row("safe", **cut), None, None) is CommandStep.WAIT
     for fields, now in ((cut, NOW + 300 * S), (cut | {"runs": RUNS_MAX}, NOW + S)):
         end = BOOK.decide(row("safe", **fields), now, NOW - S)
-        assert isinstance(end, Outcome)
-        assert end.state is State.INTERRUPTED
+        assert isinstance(end, RunOutcome)
+        assert end.state is RunState.INTERRUPTED
 
 
 @pytest.mark.parametrize(
@@ -383,11 +383,11 @@ async def test_nor_does_it_where_the_time_is_not_known_any_more(
 async def test_a_start_that_comes_too_late_says_nothing_of_the_one_before(tmp_path: Path) -> None:
     """As where the ledger waited for the disk, or the program was away, until the deadline had passed."""
     async with vehicle(tmp_path) as it:
-        late = row("safe", State.RUNNING, deadline_ns=it.clock.now_ns() - 1)
+        late = row("safe", RunState.RUNNING, deadline_ns=it.clock.now_ns() - 1)
         for ends in (it.service._run, lambda begun: it.service._ask(begun, 1.0)):
             first, again = await ends(late._replace(runs=1)), await ends(late._replace(runs=2))
-            assert first.state is State.EXPIRED
-            assert again.state is State.INTERRUPTED
+            assert first.state is RunState.EXPIRED
+            assert again.state is RunState.INTERRUPTED
             assert again.code is ErrorCode.CUT_SHORT_LATE
 
 
@@ -442,7 +442,7 @@ async def test_since_when_the_ledger_has_all_commands_is_found_anew_where_it_can
 ) -> None:
     """A flipped bit makes a letter of a digit; no checksum covers it."""
     ledger = await open_ledger(tmp_path / "ledger.db")
-    await ledger.commit(Changes(meta={SINCE: f"{ledger.epoch}:178q000000000000000"}))
+    await ledger.commit(LedgerChanges(meta={SINCE: f"{ledger.epoch}:178q000000000000000"}))
     await ledger.close()
     async with vehicle(tmp_path) as it:
         await until(lambda: it.service.status()["since_ns"] is not None)

@@ -14,7 +14,7 @@ import pytest
 
 from backhaul_agent.commit.writer import Writer
 from backhaul_agent.config import Config, DeviceConfig
-from backhaul_agent.ledger.rows import Adopted, Changes, Row
+from backhaul_agent.ledger.rows import Adopted, LedgerChanges, LedgerRow
 from backhaul_agent.uplink import comparison
 from backhaul_agent.uplink.comparison import Comparison
 from backhaul_agent.uplink.confirmations import Confirmations
@@ -107,8 +107,8 @@ async def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     monkeypatch.setattr(comparison, "LOOK_S", 0.01)
     ledger = await open_ledger(tmp_path / "ledger.db")
     try:
-        await ledger.commit(Changes([outgoing(size=10 + n) for n in range(3)]))
-        await ledger.commit(Changes(opening=opening()))
+        await ledger.commit(LedgerChanges([outgoing(size=10 + n) for n in range(3)]))
+        await ledger.commit(LedgerChanges(opening=opening()))
         yield Scene(ledger)
     finally:
         await ledger.close()
@@ -219,8 +219,8 @@ async def test_an_epoch_that_is_forgotten_while_its_leaf_is_asked_ends_nothing(
 async def test_what_waits_for_its_place_in_the_spare_epoch_settles_nothing(scene: Scene) -> None:
     """This ledger has had another message in that place, before it was put back."""
     other = chain(outgoing(size=99).body, epoch=spare_of(42), seq=3, link=NO_LINK)
-    taken = Adopted("bulk", spare_of(42), [Row(3, "f.n", other)])
-    await scene.ledger.commit(Changes(adopted=[taken]))
+    taken = Adopted("bulk", spare_of(42), [LedgerRow(3, "f.n", other)])
+    await scene.ledger.commit(LedgerChanges(adopted=[taken]))
     async with scene.running():
         first, second, third = await scene.hashes()
         await scene.answers([first, second, OTHERS])

@@ -187,13 +187,13 @@ async def commit_directly(it: Bench, count: int) -> None:
     """Put frames into the ledger without a connection."""
     writer = running_parts(it)._writer
     from backhaul_agent.commit.framer import Frame
-    from backhaul_agent.commit.queues import Arrival
+    from backhaul_agent.commit.queues import QueuedPublish
 
     done = asyncio.Semaphore(0)
     for number in range(count):
         body = encode_frame([Point("n", "t", number, float(number))], epoch=0, seq=0)
         content = Frame("n", body, 1, (number, number))
-        writer.submit(Arrival(content, 10, True, lambda *_: done.release()))
+        writer.submit(QueuedPublish(content, 10, True, lambda *_: done.release()))
     for _ in range(count):
         await done.acquire()
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul_agent.commit.framer import Frame, Write
-from backhaul_agent.commit.queues import Arrival
+from backhaul_agent.commit.framer import ConfigWrite, Frame
+from backhaul_agent.commit.queues import QueuedPublish
 from backhaul_agent.commit.writer import Writer
 from backhaul_agent.errors import LedgerStorageError, RefusedError, says_full
 from backhaul_agent.ledger.disk_reserve import Reserve
@@ -80,20 +80,20 @@ class Bench:
         """Return "kept", or the code and message of the refusal."""
         self._number += 1
         noise = (self._number.to_bytes(4, "big") * (size // 4 + 1))[:size]
-        content: Frame | Write
+        content: Frame | ConfigWrite
         if value_class == TELEMETRY:
             point = Point("n", "t", self._number, noise)
             body = encode_frame([point], epoch=0, seq=0, compression="none")
             content = Frame("n", body, 1, (self._number, self._number))
         else:
-            content = Write([event("crash", {"x": noise.hex()[:size]}, self._number)], [])
+            content = ConfigWrite([event("crash", {"x": noise.hex()[:size]}, self._number)], [])
         answered: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
         def answer(_: Content, refusal: RefusedError | None) -> None:
             answered.set_result(f"{refusal.code}: {refusal.message}" if refusal else "kept")
 
         try:
-            self.writer.submit(Arrival(content, size, True, answer))
+            self.writer.submit(QueuedPublish(content, size, True, answer))
         except RefusedError as refusal:
             return f"{refusal.code}: {refusal.message}"
         said = await asyncio.wait_for(answered, 60)

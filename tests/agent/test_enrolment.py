@@ -17,7 +17,7 @@ from nats.errors import NoRespondersError
 from backhaul_agent.enrol.request import Attempt, ask, key_for, new_key, write_attempt
 from backhaul_agent.enrol.temporary_leaf import asking, temporary_leaf
 from backhaul_agent.errors import EnrolmentFailedError
-from backhaul_codec.protocol.enrolment import Refused, read_request, write_answer
+from backhaul_codec.protocol.enrolment import EnrolmentRefused, read_request, write_answer
 from backhaul_codec.protocol.identity import Identity
 from tests.support.agent_clock import FakeClock
 from tests.support.enrolment_tokens import some_token, unsigned_jwt, user_key
@@ -78,14 +78,14 @@ async def test_it_asks_until_it_is_answered_and_says_once_what_it_waits_for() ->
 
 
 async def test_a_hub_that_is_busy_is_asked_again() -> None:
-    hub = Hub(write_answer(Refused(code="busy", message="come back")), ENROLLED)
+    hub = Hub(write_answer(EnrolmentRefused(code="busy", message="come back")), ENROLLED)
     assert await hub.ask() == IDENTITY
     assert "come back" in hub.said[0]
 
 
 @pytest.mark.parametrize("code", ["unknown", "used", "expired", "revoked", "replaced", "old_key"])
 async def test_a_refusal_ends_it_with_the_hubs_reason(code: str) -> None:
-    hub = Hub(write_answer(Refused(code=code, message="because of that")))  # type: ignore[arg-type]
+    hub = Hub(write_answer(EnrolmentRefused(code=code, message="because of that")))  # type: ignore[arg-type]
     with pytest.raises(EnrolmentFailedError, match="because of that") as caught:
         await hub.ask()
     assert caught.value.code == code

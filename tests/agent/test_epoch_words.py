@@ -19,7 +19,7 @@ from backhaul_agent.commit.writer import Writer
 from backhaul_agent.config import Config, DeviceConfig
 from backhaul_agent.hub_time.hub_clock import HubClock
 from backhaul_agent.leaf.jetstream import JetStream, Stored
-from backhaul_agent.ledger.rows import Changes, Staged
+from backhaul_agent.ledger.rows import LedgerChanges, Staged
 from backhaul_agent.uplink.adoption import Adoption
 from backhaul_agent.uplink.confirmations import Confirmations
 from backhaul_agent.uplink.epoch_sync import SPAN_MAX, EpochWords
@@ -67,8 +67,8 @@ async def ledger(tmp_path: Path) -> AsyncIterator[Ledger]:
     ledger = await open_ledger(tmp_path / "ledger.db")
     try:
         staged = Staged("n", 1, pack([STAGED]))
-        await ledger.commit(Changes([outgoing()], [staged]))
-        await ledger.commit(Changes(opening=opening()))
+        await ledger.commit(LedgerChanges([outgoing()], [staged]))
+        await ledger.commit(LedgerChanges(opening=opening()))
         yield ledger
     finally:
         await ledger.close()
@@ -104,10 +104,10 @@ async def test_what_is_appended_while_out_is_looked_through_is_no_reason_to_doub
 ) -> None:
     """Marked points cannot be compared: they would be given up."""
     leaf = Leaf([(42, 1), (43, 1)])
-    await ledger.commit(Changes([outgoing()]))
+    await ledger.commit(LedgerChanges([outgoing()]))
 
     async def append() -> None:
-        await ledger.commit(Changes([outgoing()]))
+        await ledger.commit(LedgerChanges([outgoing()]))
         leaf.messages.append((43, ledger.last_seq("bulk")))
 
     leaf.on_asked = append
@@ -128,14 +128,14 @@ async def test_what_the_hub_alone_holds_of_a_later_epoch_may_be_what_was_staged(
 ) -> None:
     """A copy put back from when epoch 43 had sent nothing: OUT has it no more, as the hub has taken it."""
     assert await judge(ledger, Leaf([]), {42: 1, 43: 0}) == [[STAGED]]
-    await ledger.commit(Changes(opening=opening(44)))
+    await ledger.commit(LedgerChanges(opening=opening(44)))
     assert await judge(ledger, Leaf([]), {42: 1, 43: 1}) == []
 
 
 async def test_holes_of_older_epochs_say_nothing_of_what_was_staged_later(ledger: Ledger) -> None:
     """Of a ledger that is gone, 41, only the end still stands in OUT; of 42 the hub knows more than we."""
     leaf = Leaf([(41, 9), (42, 1)])
-    await ledger.commit(Changes(opening=opening(44)))
+    await ledger.commit(LedgerChanges(opening=opening(44)))
     assert await judge(ledger, leaf, {42: 3, 43: 0}, former=43) == [[STAGED]]
 
 
@@ -178,7 +178,7 @@ async def gone_back(tmp_path: Path) -> AsyncIterator[GoneBack]:
     """All that this ledger has, the hub holds; what it had after that, too."""
     ledger = await open_ledger(tmp_path / "ledger.db")
     try:
-        await ledger.commit(Changes([outgoing()], watermarks={"bulk": 1}))
+        await ledger.commit(LedgerChanges([outgoing()], watermarks={"bulk": 1}))
         yield GoneBack(ledger)
     finally:
         await ledger.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backhaul_agent.apps.floods import NOTE_EVERY_S, TURN_S, Floods, Shares, Turn
+from backhaul_agent.apps.floods import NOTE_EVERY_S, TURN_S, Floods, QueueTurn, Shares
 from backhaul_agent.config import IngestConfig
 from backhaul_agent.errors import RefusedError
 
@@ -40,7 +40,7 @@ def test_who_has_no_name_is_not_counted() -> None:
 
 
 def test_a_turn_ends_where_messages_go_on_and_on() -> None:
-    turn, now_s = Turn(), 50.0
+    turn, now_s = QueueTurn(), 50.0
     assert not turn.is_over(9, now_s)
     assert not turn.is_over(8, now_s + TURN_S / 2)
     assert turn.is_over(7, now_s + 1.1 * TURN_S)
@@ -49,7 +49,7 @@ def test_a_turn_ends_where_messages_go_on_and_on() -> None:
 
 
 def test_what_comes_together_after_a_pause_is_in_one_turn() -> None:
-    turn = Turn()
+    turn = QueueTurn()
     assert not turn.is_over(1, 1.0)
     assert not turn.is_over(0, 1.0 + TURN_S / 2)
     assert not any(turn.is_over(waiting, 9.0) for waiting in (2, 1, 0))

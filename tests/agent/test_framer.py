@@ -15,7 +15,7 @@ from backhaul_codec import Opaque, Point, decode, encode_frame
 from tests.support import strategies
 
 if TYPE_CHECKING:
-    from backhaul_agent.commit.framer import Plan
+    from backhaul_agent.commit.framer import FramePlan
 
 LIMITS = FrameConfig(points_max=5, bytes_max=1024, age_s_max=1.0)
 NODES = ("a", "b")
@@ -35,7 +35,7 @@ class Disk:
         self.live: list[Point] = []
         self.next_id = 1
 
-    def commit(self, plan: Plan) -> list[int]:
+    def commit(self, plan: FramePlan) -> list[int]:
         for message in plan.changes.messages:
             if message.lane == "bulk":
                 points = decode(message.body).points

@@ -11,7 +11,7 @@ from backhaul_agent import handover
 from backhaul_agent.errors import LedgerForeignError, LedgerStorageError
 from backhaul_agent.handover import device_of, hand_over
 from backhaul_agent.ledger.lane_routing import Lanes
-from backhaul_agent.ledger.rows import Changes, Opening, Outgoing, Staged
+from backhaul_agent.ledger.rows import LedgerChanges, Opening, Outgoing, Staged
 from backhaul_agent.ledger.system_events import event
 from backhaul_codec import Point, encode_point, hash_of, peek
 from tests.agent.ledgers import open_ledger
@@ -34,17 +34,19 @@ def message(number: int, lane: str = "bulk", *, boot: int = 0) -> Outgoing:
 async def of_two_epochs(path: Path) -> None:
     """Write a ledger of two epochs: 1 to 4 in the first, 5 to 8 in the second; 1, 2 and 5 are confirmed."""
     ledger = await open_ledger(path, lanes=NAMES)
-    await ledger.commit(Changes(messages=[message(n) for n in (1, 2, 3)] + [message(4, "n_gps")]))
-    await ledger.commit(Changes(watermarks={"bulk": 2}))
+    await ledger.commit(
+        LedgerChanges(messages=[message(n) for n in (1, 2, 3)] + [message(4, "n_gps")])
+    )
+    await ledger.commit(LedgerChanges(watermarks={"bulk": 2}))
 
     def word(old: int, lanes: dict[str, int]) -> Outgoing:
         return event("epoch", {"old": old, "new": 43, "why": "x", "lanes": lanes}, 1)
 
     opening = Opening(43, word)
-    await ledger.commit(Changes(opening=opening, messages=[message(n) for n in (5, 6, 7)]))
-    await ledger.commit(Changes(watermarks={"bulk": 1}))
+    await ledger.commit(LedgerChanges(opening=opening, messages=[message(n) for n in (5, 6, 7)]))
+    await ledger.commit(LedgerChanges(watermarks={"bulk": 1}))
     await ledger.commit(
-        Changes(messages=[message(8, boot=1), message(9)], staged=[Staged("n", 1, b"staged")])
+        LedgerChanges(messages=[message(8, boot=1), message(9)], staged=[Staged("n", 1, b"staged")])
     )
     await ledger.close()
 
@@ -76,7 +78,7 @@ async def test_what_is_not_confirmed_goes_on_in_one_chain(
     bulk = ledger.lanes["bulk"]
     assert (bulk.watermark, bulk.confirmed, bulk.last_seq, bulk.ready_seq) == (0, 0, 5, 3)
     assert [row.body for row in await ledger.staged()] == [b"staged"]
-    await ledger.commit(Changes(messages=[message(10)]))
+    await ledger.commit(LedgerChanges(messages=[message(10)]))
     await ledger.close()
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backhaul_agent.commit.heads import HUB_NS, TOLD_NS, HeadKeeper, on_points
-from backhaul_agent.commit.write_clock import Stamps
+from backhaul_agent.commit.write_clock import WriteClock
 from backhaul_agent.ledger.lane_routing import Lanes
 from backhaul_agent.ledger.rows import HeadRow, Inbound, Inward, Outgoing
 from backhaul_codec import Opaque, Point, decode, encode_frame, encode_point
@@ -187,7 +187,7 @@ def test_stamps_go_on_after_a_restart() -> None:
 def test_stamps_never_go_backwards(events: list[int | tuple[int]]) -> None:
     """The clock jumps to anything, others' stamps come in between: each is greater than all before."""
     now = 0
-    stamps = Stamps(lambda: now)
+    stamps = WriteClock(lambda: now)
     greatest = 0
     for each in events:
         if isinstance(each, tuple):
@@ -202,7 +202,7 @@ def test_stamps_never_go_backwards(events: list[int | tuple[int]]) -> None:
 
 
 def test_a_refused_stamp_is_forgotten() -> None:
-    stamps = Stamps(lambda: 10)
+    stamps = WriteClock(lambda: 10)
     stamps.seen(1000)
     stamps.pull_back(1000, 7)
     assert stamps.next() == 10

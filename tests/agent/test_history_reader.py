@@ -10,8 +10,8 @@ import pytest
 
 from backhaul_agent.commit.framer import Framer, Points
 from backhaul_agent.history.ledger_source import LedgerHistory
-from backhaul_agent.history.merge import Merge, Question
-from backhaul_agent.ledger.rows import Changes, Outgoing, Staged
+from backhaul_agent.history.merge import HistoryQuestion, Merge
+from backhaul_agent.ledger.rows import LedgerChanges, Outgoing, Staged
 from backhaul_codec import Point, encode_frame, encode_point
 from backhaul_codec.subjects import (
     edge_frame_subject,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from backhaul_agent.ledger.ledger import Ledger
 
-ASKED = Question("battery", "soc", "", 0, 10_000, 100_000)
+ASKED = HistoryQuestion("battery", "soc", "", 0, 10_000, 100_000)
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def single(point: Point) -> Outgoing:
     return Outgoing("live", subject, body, times=(point.time, point.time))
 
 
-async def read(ledger: Ledger, question: Question = ASKED) -> list[tuple[int, Any]]:
+async def read(ledger: Ledger, question: HistoryQuestion = ASKED) -> list[tuple[int, Any]]:
     merge, found = Merge(question.limit), []
     async for run, horizon_ns in LedgerHistory(ledger, question).runs():
         merge.add(run)
@@ -72,7 +72,7 @@ async def read(ledger: Ledger, question: Question = ASKED) -> list[tuple[int, An
 
 async def test_wherever_a_point_stands_it_is_found_in_order(ledger: Ledger) -> None:
     edge = edge_frame_points([Point("battery", "nodeType", 60, "x")], [soc(60)])
-    await ledger.commit(Changes([
+    await ledger.commit(LedgerChanges([
         framed([soc(10), Point("battery", "volt", 11, 1.0), soc(30)]),
         framed([soc(20)]),
         single(soc(40)),
@@ -95,7 +95,7 @@ async def test_deleted_points_are_left_out(ledger: Ledger) -> None:
     plan = Framer(CONFIG.frame).plan([Points("battery", [soc(3), soc(4, tombstone=1)])], 0.0)
     await ledger.commit(plan.changes)
     await ledger.commit(
-        Changes(
+        LedgerChanges(
             [framed([soc(1), soc(2, tombstone=1)]), single(soc(5, tombstone=3)), single(soc(6))]
         )
     )
@@ -104,12 +104,14 @@ async def test_deleted_points_are_left_out(ledger: Ledger) -> None:
 
 async def test_events_and_other_series_are_not_history(ledger: Ledger) -> None:
     heads = Outgoing("live", "e.heads", encode_point(Point("", "heads", 5, "x"), epoch=0, seq=0))
-    await ledger.commit(Changes([heads, framed([Point("battery", "volt", 5, 1.0)])]))
+    await ledger.commit(LedgerChanges([heads, framed([Point("battery", "volt", 5, 1.0)])]))
     assert await read(ledger) == []
 
 
 async def test_a_damaged_message_is_passed_over_and_counted(ledger: Ledger) -> None:
-    await ledger.commit(Changes([framed([soc(1)]), framed([soc(2)])], [Staged("battery", 1, b"x")]))
+    await ledger.commit(
+        LedgerChanges([framed([soc(1)]), framed([soc(2)])], [Staged("battery", 1, b"x")])
+    )
     await ledger._db.execute("UPDATE messages SET body = substr(body, 1, 40) WHERE seq = 1")
     history = LedgerHistory(ledger, ASKED)
     found = [time async for run, _ in history.runs() for time in run[0]]
@@ -122,7 +124,7 @@ async def test_a_frame_under_the_subject_of_a_point_is_passed_over_and_counted(
 ) -> None:
     """Damage may lead an index to another row. Else the agent would end whenever a program asks."""
     stray = framed([soc(1), soc(2)], point_subject("battery", "soc", ""))
-    await ledger.commit(Changes([stray, single(soc(3))]))
+    await ledger.commit(LedgerChanges([stray, single(soc(3))]))
     history = LedgerHistory(ledger, ASKED)
     found = [time async for run, _ in history.runs() for time in run[0]]
     assert found == [3]
@@ -132,7 +134,7 @@ async def test_a_frame_under_the_subject_of_a_point_is_passed_over_and_counted(
 async def test_an_edge_whose_subject_is_no_text_any_more_ends_no_answer(ledger: Ledger) -> None:
     """Else the whole ledger would be set aside, for one row."""
     edge = framed(edge_frame_points([], [soc(1)]), edge_frame_subject("car", "battery"))
-    await ledger.commit(Changes([edge, framed([soc(2)])]))
+    await ledger.commit(LedgerChanges([edge, framed([soc(2)])]))
     await ledger._db.execute(
         "UPDATE messages SET subject = CAST(x'702e63ff722e62617474657279' AS TEXT) "
         "WHERE subject = 'p.car.battery'"
@@ -145,7 +147,7 @@ async def test_rows_with_nothing_in_a_column_end_no_answer(tmp_path: Path) -> No
     """Else the agent would end whenever a program asks for this series."""
     path = tmp_path / "damaged.db"
     ledger = await open_ledger(path)
-    await ledger.commit(Changes([framed([soc(1)])], [Staged("battery", 1, b"x")]))
+    await ledger.commit(LedgerChanges([framed([soc(1)])], [Staged("battery", 1, b"x")]))
     await ledger.close()
     spoil(path, "messages", b"f.battery", -9, NOTHING)  # its seq
     spoil(path, "staged", b"battery", -3, NOTHING)  # its body
@@ -165,7 +167,7 @@ async def test_what_is_framed_while_we_read_is_met_once(ledger: Ledger) -> None:
         found += run[0]
         if first:
             first = False
-            await ledger.commit(Changes([framed(points)], unstage=[row]))
+            await ledger.commit(LedgerChanges([framed(points)], unstage=[row]))
     assert sorted(found) == [1, 2, 3]
     assert [time for time, _ in await read(ledger)] == [1, 2, 3, 4, 5]
 
@@ -173,13 +175,13 @@ async def test_what_is_framed_while_we_read_is_met_once(ledger: Ledger) -> None:
 async def test_many_slices_while_the_ledger_grows_and_forgets(ledger: Ledger) -> None:
     """Every point there was at the start and was not given up is there, in order, once."""
     for start in range(0, 4000, 10):
-        await ledger.commit(Changes([framed([soc(start + at) for at in range(10)])]))
+        await ledger.commit(LedgerChanges([framed([soc(start + at) for at in range(10)])]))
     stop = asyncio.Event()
 
     async def grow() -> None:
         time = 4000
         while not stop.is_set():
-            await ledger.commit(Changes([framed([soc(time)])]))
+            await ledger.commit(LedgerChanges([framed([soc(time)])]))
             time += 1
             await asyncio.sleep(0)
 
@@ -192,7 +194,7 @@ async def test_many_slices_while_the_ledger_grows_and_forgets(ledger: Ledger) ->
 
 
 async def test_a_limit_stops_between_two_stamps(ledger: Ledger) -> None:
-    await ledger.commit(Changes([framed([soc(1), soc(2), soc(2), soc(3)]), framed([soc(2)])]))
+    await ledger.commit(LedgerChanges([framed([soc(1), soc(2), soc(2), soc(3)]), framed([soc(2)])]))
     assert [time for time, _ in await read(ledger, ASKED._replace(limit=3))] == [1]
 
 

@@ -16,7 +16,7 @@ from backhaul_agent.client import connect
 from backhaul_agent.errors import Code, RefusedError
 from backhaul_agent.history import service as history_service
 from backhaul_agent.ingest.parse import Intake
-from backhaul_agent.ingest.replay_book import Bundle, Question, ReplayBook
+from backhaul_agent.ingest.replay_book import Bundle, KeptQuestion, ReplayBook
 from backhaul_agent.ingest.replay_service import KEPT, PUT
 from backhaul_agent.sync import service as config_service
 from tests.agent.bench import bench
@@ -220,7 +220,7 @@ async def test_a_fault_of_the_agent_is_answered_too(
                 assert error["code"] == Code.INTERNAL, subject
             row = Bundle("0" * 32, 0, 1, "0" * 32, "1" * 32, [("app.a.b", b"1", "")])
             broken.setattr(ReplayBook, "kept", fail)
-            for subject, asked in ((KEPT, Question("0" * 32)), (PUT, row)):
+            for subject, asked in ((KEPT, KeptQuestion("0" * 32)), (PUT, row)):
                 payload = msgspec.msgpack.encode(asked)
                 message = await it.client.request(subject, payload, timeout=5)
                 assert json.loads(message.data)["error"]["code"] == Code.INTERNAL, subject

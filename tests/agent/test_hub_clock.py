@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul_agent.hub_time.estimator import Sample
+from backhaul_agent.hub_time.estimator import ClockSample
 from backhaul_agent.hub_time.hub_clock import CEILING_NS, FLOOR_NS, Quality
 from tests.agent.clock_vehicle import DAY, MS, NOW, YEAR, S, Vehicle
 
@@ -168,7 +168,7 @@ def test_a_machine_put_back_from_a_snapshot_is_another_boot() -> None:
 def test_a_hub_with_no_clock_itself_is_not_believed() -> None:
     vehicle = Vehicle(-56 * YEAR)
     with pytest.raises(ValueError, match="the hub says"):
-        vehicle.clock.adopt(Sample(0, 5 * S, 5 * S, MS))
+        vehicle.clock.adopt(ClockSample(0, 5 * S, 5 * S, MS))
     assert vehicle.clock.quality is Quality.UNSET
 
 

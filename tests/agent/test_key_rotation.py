@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from backhaul_agent.enrol import key_rotation
-from backhaul_agent.enrol.key_rotation import Kept, KeyRotation, Step, step
+from backhaul_agent.enrol.key_rotation import KeyRotation, PendingKey, RotationStep, step
 from backhaul_agent.ledger.rows import Inbound, Inward
 from backhaul_codec import Opaque, decode
 from backhaul_codec.protocol.credentials import Credentials, parse_credentials
@@ -25,10 +25,10 @@ OLD, NEW = user_key(1), user_key(2)
 CREDS = Credentials(OLD.seed, OLD.public_key, unsigned_jwt(OLD)).text()
 NEW_CREDS = Credentials(NEW.seed, NEW.public_key, unsigned_jwt(NEW)).text()
 ASKED, SIGNED, DONE = Wish(ID), Wish(ID, jwt=unsigned_jwt(NEW)), Wish(ID, done=True)
-KEPT = Kept(ID, NEW.seed)
+KEPT = PendingKey(ID, NEW.seed)
 
 
-def decided(wish: Wish, kept: Kept | None, creds: str = CREDS) -> Step:
+def decided(wish: Wish, kept: PendingKey | None, creds: str = CREDS) -> RotationStep:
     return step(wish, kept, creds, "VID-001", lambda: NEW)
 
 
@@ -42,7 +42,7 @@ def test_asked_it_makes_a_key_and_keeps_it_before_it_says_so() -> None:
 
 
 def test_asked_again_it_says_the_same_key() -> None:
-    assert decided(ASKED, KEPT) == Step(say=decided(ASKED, None).say)
+    assert decided(ASKED, KEPT) == RotationStep(say=decided(ASKED, None).say)
 
 
 def test_asked_for_a_later_rotation_it_makes_another_key() -> None:
@@ -52,23 +52,27 @@ def test_asked_for_a_later_rotation_it_makes_another_key() -> None:
 
 
 def test_a_login_for_the_kept_key_is_written() -> None:
-    assert decided(SIGNED, KEPT) == Step(creds=NEW_CREDS, say={"id": ID, "state": "written"})
+    assert decided(SIGNED, KEPT) == RotationStep(
+        creds=NEW_CREDS, say={"id": ID, "state": "written"}
+    )
 
 
 def test_a_login_that_is_written_already_is_said_to_be() -> None:
     assert decided(SIGNED, None, NEW_CREDS).say == {"id": ID, "state": "written"}
 
 
-@pytest.mark.parametrize("kept", [None, Kept(LATER, NEW.seed), Kept(ID, user_key(3).seed)])
-def test_a_login_for_a_key_that_is_lost_is_not_written(kept: Kept | None) -> None:
+@pytest.mark.parametrize(
+    "kept", [None, PendingKey(LATER, NEW.seed), PendingKey(ID, user_key(3).seed)]
+)
+def test_a_login_for_a_key_that_is_lost_is_not_written(kept: PendingKey | None) -> None:
     to_do = decided(SIGNED, kept)
     assert (to_do.creds, to_do.say and to_do.say["state"]) == ("", "failed")
 
 
 def test_what_is_done_is_forgotten() -> None:
-    assert decided(DONE, KEPT) == Step(forget=True)
-    assert decided(DONE, None) == Step()
-    assert decided(DONE, Kept(LATER, NEW.seed)) == Step()
+    assert decided(DONE, KEPT) == RotationStep(forget=True)
+    assert decided(DONE, None) == RotationStep()
+    assert decided(DONE, PendingKey(LATER, NEW.seed)) == RotationStep()
 
 
 class Vehicle:
@@ -165,7 +169,7 @@ def test_a_wish_that_is_read_again_leaves_a_login_that_was_made_since(vehicle: V
 def test_a_damaged_kept_key_is_made_anew(vehicle: Vehicle) -> None:
     vehicle.kept.write_text('{"id": "0')
     (said,) = vehicle.told(ASKED)
-    kept = msgspec.json.decode(vehicle.kept.read_bytes(), type=Kept)
+    kept = msgspec.json.decode(vehicle.kept.read_bytes(), type=PendingKey)
     assert said["state"] == "made"
     assert kept.id == ID
 

@@ -14,14 +14,14 @@ import msgspec
 import pytest
 
 from backhaul_agent.leaf.jetstream import JetStream
-from backhaul_agent.ledger.rows import Changes, Inward, Settled
-from backhaul_agent.ledger.sequence_offsets import Step, Steps
-from backhaul_agent.uplink.adoption import Adoption, Held
+from backhaul_agent.ledger.rows import CorrectedMessage, Inward, LedgerChanges
+from backhaul_agent.ledger.sequence_offsets import OffsetStep, Steps
+from backhaul_agent.uplink.adoption import Adoption, HeldLane
 from backhaul_agent.uplink.confirmations import Claim
 from backhaul_agent.uplink.epoch_sync import EpochWords
 from backhaul_agent.uplink.lane import Lane
 from backhaul_agent.uplink.out_stream import OutStream
-from backhaul_agent.uplink.resend import Ask
+from backhaul_agent.uplink.resend import ResendAsk
 from backhaul_codec import Point, chain, decode, encode_frame, hash_of
 from backhaul_codec.wire.envelope import NO_LINK
 from backhaul_codec.wire.retime import retime
@@ -54,7 +54,7 @@ async def test_what_was_read_ahead_while_it_waited_for_the_time_leaves_as_it_was
     async with rig.connected(Connection(rig.leaf)):
         await until(lambda: rig.leaf.stored)  # and with it two more were read, which may not leave
         waiting = await rig.ledger.pending([], 10)
-        settled = [Settled(row.id, retime(row.body, 1000), 1000) for row in waiting]
+        settled = [CorrectedMessage(row.id, retime(row.body, 1000), 1000) for row in waiting]
         await rig.writer.apply(Inward(settled=settled))
         await rig.drained()
     assert [decode(data, node="n").points[0].time for data in rig.leaf.stored] == [0, 1000, 1001]
@@ -133,7 +133,7 @@ async def test_a_stream_that_was_made_anew_starts_at_its_start(rig: Rig) -> None
         await rig.drained()
     assert rig.leaf.seqs == [4]
     assert rig.leaf.last_seq == 1
-    assert rig.ledger.lanes["bulk"].steps == Steps("2026-01-02T00:00:00Z", [Step(3, -3)])
+    assert rig.ledger.lanes["bulk"].steps == Steps("2026-01-02T00:00:00Z", [OffsetStep(3, -3)])
 
 
 async def test_a_rolled_back_store_that_held_foreign_messages_reuses_no_sequence(rig: Rig) -> None:
@@ -225,13 +225,13 @@ async def test_what_was_on_its_way_in_a_stream_that_is_gone_is_sent_when_asked_f
     await rig.commit(4)
     await rig.confirm(4)
     async with rig.connected(Connection(rig.leaf)):
-        rig.lane.on_ask(Ask(42, ((1, 2),), "first"))
+        rig.lane.on_ask(ResendAsk(42, ((1, 2),), "first"))
         await until(lambda: rig.leaf.seqs == [1, 2])
     rig.leaf.stored.clear()
     rig.leaf.created = "2026-01-02T00:00:00Z"
     async with rig.connected(Connection(rig.leaf)):
         await rig.drained()
-        rig.lane.on_ask(Ask(42, ((1, 2),), "second"))
+        rig.lane.on_ask(ResendAsk(42, ((1, 2),), "second"))
         await until(lambda: rig.lane.holes.answered == 2 and not rig.lane.resends.pending)
         assert rig.lane.resends.messages == 4
         await until(lambda: rig.leaf.seqs == [1, 2])
@@ -242,7 +242,7 @@ async def test_a_former_epoch_of_more_than_half_of_out_goes_on_as_the_hub_confir
 ) -> None:
     """Of an epoch that is over the hub speaks when it is asked for the time, not in IN."""
     await rig.commit(4)
-    await rig.ledger.commit(Changes(opening=opening()))
+    await rig.ledger.commit(LedgerChanges(opening=opening()))
     config = msgspec.structs.replace(
         CONFIG, streams=msgspec.structs.replace(CONFIG.streams, out_bulk_bytes_max=2)
     )
@@ -309,7 +309,7 @@ async def test_of_what_out_alone_holds_only_what_the_hub_has_for_certain_is_left
     adoption = Adoption("bulk", rig.ledger, rig.writer)
     await adoption.look(out)
     assert adoption.strangers == {44}
-    assert adoption.heard(44, Held(5, b"theirs" if theirs else copied.hashes[1]))
+    assert adoption.heard(44, HeldLane(5, b"theirs" if theirs else copied.hashes[1]))
     await adoption.take_in(out)
     assert await copied.taken_in() == taken
 
@@ -318,15 +318,15 @@ async def test_of_what_out_alone_holds_only_what_the_hub_has_for_certain_is_left
     ("heard", "everything", "words"),
     [
         ([], True, [44]),
-        ([Held(0, None)], False, [44]),
-        ([Held(6, None)], False, [44]),
-        ([Held(0, None, over=True)], False, []),
-        ([Held(0, None, over=True)], True, []),
+        ([HeldLane(0, None)], False, [44]),
+        ([HeldLane(6, None)], False, [44]),
+        ([HeldLane(0, None, over=True)], False, []),
+        ([HeldLane(0, None, over=True)], True, []),
     ],
     ids=["OUT is emptied", "of the hub's word", "held", "known to be over", "emptied and known"],
 )
 async def test_of_an_epoch_that_out_alone_knows_it_is_said_once_that_it_is_over(
-    rig: Rig, heard: list[Held], everything: bool, words: list[int]
+    rig: Rig, heard: list[HeldLane], everything: bool, words: list[int]
 ) -> None:
     """Nobody else will, and the hub would take it for the current one where its messages come last."""
     copied = Copied(rig)
@@ -378,7 +378,7 @@ async def test_what_was_to_be_taken_in_as_the_link_fell_is_taken_in_once(
     commit, slow = rig.ledger.commit, asyncio.Event()
     waiting = asyncio.Event()
 
-    async def committed(changes: Changes) -> list[int]:
+    async def committed(changes: LedgerChanges) -> list[int]:
         waiting.set()
         await slow.wait()
         return await commit(changes)
@@ -406,11 +406,11 @@ async def test_an_epoch_that_the_hub_speaks_of_meanwhile_is_taken_in_too(
     adoption = Adoption("bulk", rig.ledger, rig.writer)
     await adoption.look(out)
     assert adoption.strangers == {44, 45}
-    assert adoption.heard(45, Held(0, None))
+    assert adoption.heard(45, HeldLane(0, None))
     apply = rig.writer.apply
 
     async def applied(changes: Inward) -> None:
-        adoption.heard(44, Held(0, None))
+        adoption.heard(44, HeldLane(0, None))
         await apply(changes)
 
     monkeypatch.setattr(rig.writer, "apply", applied)

@@ -15,7 +15,7 @@ from backhaul_agent.errors import (
     LedgerOlderError,
     LedgerStorageError,
 )
-from backhaul_agent.ledger.rows import Changes, Outgoing, Quarantine, Staged
+from backhaul_agent.ledger.rows import LedgerChanges, Outgoing, Quarantine, Staged
 from backhaul_agent.ledger.schema import SCHEMA_VERSION, open_file
 from backhaul_codec import Point, encode_point, peek
 from backhaul_codec.wire.envelope import CHAINED_BYTES, HEADER_BYTES
@@ -43,7 +43,7 @@ async def test_lanes_of_nodes_are_made_and_what_they_hold_outlives_their_naming(
     path = tmp_path / "ledger.db"
     named = await open_ledger(path, lanes=("live", "bulk", "n_gps"))
     body = encode_point(Point(node="gps", type="t", time=1, value=1.0), epoch=0, seq=0)
-    await named.commit(Changes(messages=[Outgoing("n_gps", "n.gps.p.gps.t.%", body)]))
+    await named.commit(LedgerChanges(messages=[Outgoing("n_gps", "n.gps.p.gps.t.%", body)]))
     await named.close()
     plain = await open_ledger(path)
     assert list(plain.lanes) == ["live", "bulk", "n_gps"]
@@ -53,8 +53,8 @@ async def test_lanes_of_nodes_are_made_and_what_they_hold_outlives_their_naming(
 
 
 async def test_seqs_have_no_holes_and_are_stamped_into_the_bodies(ledger: Ledger) -> None:
-    await ledger.commit(Changes([outgoing("live"), outgoing("bulk"), outgoing("live")]))
-    await ledger.commit(Changes([outgoing("live")]))
+    await ledger.commit(LedgerChanges([outgoing("live"), outgoing("bulk"), outgoing("live")]))
+    await ledger.commit(LedgerChanges([outgoing("live")]))
     live = await ledger.read("live", 1, 10)
     assert [row.seq for row in live] == [1, 2, 3]
     assert [(peek(row.body).epoch, peek(row.body).seq) for row in live] == [
@@ -69,7 +69,9 @@ async def test_seqs_have_no_holes_and_are_stamped_into_the_bodies(ledger: Ledger
 async def test_a_reopened_ledger_goes_on_where_it_was(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     first = await open_ledger(path)
-    await first.commit(Changes([outgoing()], [Staged("n", 1, b"one")], watermarks={"bulk": 1}))
+    await first.commit(
+        LedgerChanges([outgoing()], [Staged("n", 1, b"one")], watermarks={"bulk": 1})
+    )
     await first.close()
     second = await open_ledger(path, epoch=lambda: 99)
     try:
@@ -78,7 +80,9 @@ async def test_a_reopened_ledger_goes_on_where_it_was(tmp_path: Path) -> None:
         assert [(row.id, row.node, row.body, row.intact) for row in await second.staged()] == [
             (1, "n", b"one", True)
         ]
-        assert await second.commit(Changes(staged=[Staged("n", 1, b"two")], unstage=[1])) == [2]
+        assert await second.commit(LedgerChanges(staged=[Staged("n", 1, b"two")], unstage=[1])) == [
+            2
+        ]
         assert [row.body for row in await second.staged()] == [b"two"]
     finally:
         await second.close()
@@ -110,12 +114,12 @@ async def test_a_full_disk_changes_nothing_and_heals(tmp_path: Path) -> None:
 
     ledger = await open_ledger(tmp_path / "ledger.db", opener=small)
     try:
-        await ledger.commit(Changes([outgoing()]))
+        await ledger.commit(LedgerChanges([outgoing()]))
         with pytest.raises(LedgerStorageError, match="full"):
-            await ledger.commit(Changes([outgoing(size=400_000)], [Staged("n", 1, b"x")]))
+            await ledger.commit(LedgerChanges([outgoing(size=400_000)], [Staged("n", 1, b"x")]))
         assert ledger.lanes["bulk"].last_seq == 1
         assert await ledger.staged() == []
-        await ledger.commit(Changes([outgoing()]))
+        await ledger.commit(LedgerChanges([outgoing()]))
         assert [row.seq for row in await ledger.read("bulk", 1, 10)] == [1, 2]
     finally:
         await ledger.close()
@@ -136,9 +140,9 @@ async def test_a_failing_write_is_one_clear_error_and_heals(
         disk.at, disk.error = at, error
         for _ in range(2):
             with pytest.raises(LedgerStorageError, match=r"commit failed: .*(I/O|space)"):
-                await ledger.commit(Changes([outgoing()]))
+                await ledger.commit(LedgerChanges([outgoing()]))
         disk.error = None
-        await ledger.commit(Changes([outgoing()]))
+        await ledger.commit(LedgerChanges([outgoing()]))
         assert [row.seq for row in await ledger.read("bulk", 1, 10)] == [1]
     finally:
         await ledger.close()
@@ -162,8 +166,8 @@ async def test_what_rests_on_a_commit_that_was_written_after_all_is_refused(tmp_
         db.execute = execute  # type: ignore[method-assign]
         return db
 
-    def rows(said: str) -> Changes:
-        return Changes([outgoing()], meta={"replay.0": said}, expected={"replay.0": None})
+    def rows(said: str) -> LedgerChanges:
+        return LedgerChanges([outgoing()], meta={"replay.0": said}, expected={"replay.0": None})
 
     ledger = await open_ledger(tmp_path / "ledger.db", opener=opener)
     try:
@@ -174,7 +178,7 @@ async def test_what_rests_on_a_commit_that_was_written_after_all_is_refused(tmp_
         with pytest.raises(LedgerStorageError, match="written after all"):
             await ledger.commit(rows("5 rows"))
         assert ledger.meta["replay.0"] == "5 rows"
-        await ledger.commit(Changes([outgoing()], expected={"replay.0": "5 rows"}))
+        await ledger.commit(LedgerChanges([outgoing()], expected={"replay.0": "5 rows"}))
         assert [row.seq for row in await ledger.read("bulk", 1, 10)] == [1, 2]
     finally:
         await ledger.close()
@@ -187,10 +191,10 @@ async def test_a_connection_that_cannot_roll_back_is_replaced(tmp_path: Path) ->
         opened = disk.opened
         disk.at, disk.error = ("COMMIT", "ROLLBACK"), sqlite3.OperationalError("disk I/O error")  # type: ignore[assignment]
         with pytest.raises(LedgerStorageError):
-            await ledger.commit(Changes([outgoing()]))
+            await ledger.commit(LedgerChanges([outgoing()]))
         assert disk.opened == opened + 1
         disk.error = None
-        await ledger.commit(Changes([outgoing()]))
+        await ledger.commit(LedgerChanges([outgoing()]))
         assert [row.seq for row in await ledger.read("bulk", 1, 10)] == [1]
     finally:
         await ledger.close()
@@ -205,9 +209,9 @@ async def test_a_lock_held_by_another_program_is_one_clear_error(tmp_path: Path)
     try:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(LedgerStorageError, match="locked"):
-            await ledger.commit(Changes([outgoing()]))
+            await ledger.commit(LedgerChanges([outgoing()]))
         other.execute("ROLLBACK")
-        await ledger.commit(Changes([outgoing()]))
+        await ledger.commit(LedgerChanges([outgoing()]))
         assert ledger.lanes["bulk"].last_seq == 1
     finally:
         other.close()
@@ -218,18 +222,18 @@ async def test_full_means_forgetting_what_the_hub_holds_oldest_first(tmp_path: P
     ledger = await open_ledger(tmp_path / "ledger.db", bytes_max=MIB)
     try:
         for _ in range(30):
-            await ledger.commit(Changes([outgoing(size=20_000), outgoing("live", 20_000)]))
+            await ledger.commit(LedgerChanges([outgoing(size=20_000), outgoing("live", 20_000)]))
             await ledger.make_room()
         assert ledger.budget.full
         assert ledger.forgotten == 0
-        await ledger.commit(Changes(watermarks={"bulk": 20, "live": 3}))
+        await ledger.commit(LedgerChanges(watermarks={"bulk": 20, "live": 3}))
         await ledger.make_room()
         assert not ledger.budget.full
         assert ledger.forgotten > 0
         left = await ledger.read("bulk", 1, 100)
         assert [row.seq for row in left][-10:] == list(range(21, 31))
         assert [row.seq for row in await ledger.read("live", 4, 100)] == list(range(4, 31))
-        await ledger.commit(Changes([outgoing()]))
+        await ledger.commit(LedgerChanges([outgoing()]))
         assert ledger.lanes["bulk"].last_seq == 31
     finally:
         await ledger.close()
@@ -238,8 +242,8 @@ async def test_full_means_forgetting_what_the_hub_holds_oldest_first(tmp_path: P
 async def test_seqs_go_on_after_everything_was_forgotten(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     ledger = await open_ledger(path, bytes_max=MIB)
-    await ledger.commit(Changes([outgoing(size=900_000), outgoing(size=200_000)]))
-    await ledger.commit(Changes(watermarks={"bulk": 2}))
+    await ledger.commit(LedgerChanges([outgoing(size=900_000), outgoing(size=200_000)]))
+    await ledger.commit(LedgerChanges(watermarks={"bulk": 2}))
     await ledger.make_room()
     assert await ledger.read("bulk", 1, 10) == []
     await ledger.close()
@@ -249,14 +253,14 @@ async def test_seqs_go_on_after_everything_was_forgotten(tmp_path: Path) -> None
 
 
 async def test_quarantine_keeps_the_row_and_the_reason(ledger: Ledger) -> None:
-    await ledger.commit(Changes([outgoing(), outgoing()], [Staged("n", 3, b"rows")]))
+    await ledger.commit(LedgerChanges([outgoing(), outgoing()], [Staged("n", 3, b"rows")]))
     rows = [
         Quarantine("bulk", 1, "bad crc"),
         Quarantine("bulk", 9, "missing"),
         Quarantine("staged", 1, "bad"),
     ]
-    await ledger.commit(Changes(quarantine=rows, time_ns=5))
-    await ledger.commit(Changes(quarantine=rows[:1], time_ns=6))  # a repeat changes nothing
+    await ledger.commit(LedgerChanges(quarantine=rows, time_ns=5))
+    await ledger.commit(LedgerChanges(quarantine=rows[:1], time_ns=6))  # a repeat changes nothing
     assert [row.seq for row in await ledger.read("bulk", 1, 10)] == [2]
     assert await ledger.staged() == []
     assert await ledger.explained(ledger.lanes["bulk"], 1, 10) == {1, 9}
@@ -271,8 +275,8 @@ async def test_quarantine_keeps_the_row_and_the_reason(ledger: Ledger) -> None:
 async def test_the_classes_are_summed_up_whoever_writes(ledger: Ledger) -> None:
     one = len(outgoing().body) + CHAINED_BYTES - HEADER_BYTES
     dear = outgoing("live")._replace(value_class=2, times=(5, 5))
-    await ledger.commit(Changes([outgoing(), outgoing(), outgoing("live"), dear]))
-    await ledger.commit(Changes(quarantine=[Quarantine("bulk", 1, "bad")]))
+    await ledger.commit(LedgerChanges([outgoing(), outgoing(), outgoing("live"), dear]))
+    await ledger.commit(LedgerChanges(quarantine=[Quarantine("bulk", 1, "bad")]))
     await ledger._db.execute("UPDATE messages SET body = x'00' WHERE value_class = 2")
     found = await ledger._query("SELECT messages, bytes FROM classes ORDER BY value_class")
     assert found == [(1, one + 3), (1, one + 7), (1, 1 + 7), (0, 0), (0, 0)]
@@ -281,13 +285,15 @@ async def test_the_classes_are_summed_up_whoever_writes(ledger: Ledger) -> None:
 
 
 async def test_a_damaged_staged_row_is_noticed(ledger: Ledger) -> None:
-    await ledger.commit(Changes(staged=[Staged("n", 1, b"good"), Staged("n", 1, b"soon bad")]))
+    await ledger.commit(
+        LedgerChanges(staged=[Staged("n", 1, b"good"), Staged("n", 1, b"soon bad")])
+    )
     await ledger._db.execute("UPDATE staged SET body = x'00' WHERE id = 2")
     assert [row.intact for row in await ledger.staged()] == [True, False]
 
 
 async def test_sizes_cover_a_range_once(ledger: Ledger) -> None:
-    await ledger.commit(Changes([outgoing() for _ in range(200)]))
+    await ledger.commit(LedgerChanges([outgoing() for _ in range(200)]))
     runs = await ledger.sizes(ledger.lanes["bulk"], 10, 180)
     assert runs[-1][0] == 180
     one = len(outgoing().body) + CHAINED_BYTES - HEADER_BYTES + len("f.n") + 128

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul_agent.ledger import chain as ledger_chain
-from backhaul_agent.ledger.rows import Adopted, Changes, Opening, OwnRow, Row, Settled
+from backhaul_agent.ledger.rows import (
+    Adopted,
+    CorrectedMessage,
+    LedgerChanges,
+    LedgerRow,
+    Opening,
+    OwnRow,
+)
 from backhaul_agent.uplink.confirmations import UNPROVEN, Claim, Confirmations
 from backhaul_codec import chain, hash_of, peek, restamp
 from backhaul_codec.protocol.words import FORKED
@@ -57,8 +64,8 @@ async def test_a_lane_is_a_chain_over_commits_and_restarts(tmp_path: Path) -> No
     path, hashes = tmp_path / "ledger.db", list[bytes]()
     for _ in range(3):
         ledger = await open_ledger(path)
-        await ledger.commit(Changes(messages=[outgoing(), outgoing("live"), outgoing()]))
-        await ledger.commit(Changes(messages=[outgoing()]))
+        await ledger.commit(LedgerChanges(messages=[outgoing(), outgoing("live"), outgoing()]))
+        await ledger.commit(LedgerChanges(messages=[outgoing()]))
         hashes = await linked(ledger)
         assert ledger.lanes["bulk"].chain == (len(hashes), hashes[-1])
         await ledger.close()
@@ -69,18 +76,20 @@ async def test_what_waits_for_the_time_is_linked_with_all_behind_it_once_it_may_
     ledger: Ledger,
 ) -> None:
     held = outgoing()._replace(boot=1)
-    await ledger.commit(Changes(messages=[outgoing(), held, outgoing()]))
-    await ledger.commit(Changes(messages=[outgoing()]))
+    await ledger.commit(LedgerChanges(messages=[outgoing(), held, outgoing()]))
+    await ledger.commit(LedgerChanges(messages=[outgoing()]))
     lane = ledger.lanes["bulk"]
     assert (lane.ready_seq, lane.last_seq, lane.chain.seq) == (1, 4, 1)
     [pending] = await ledger.pending((), 9)
-    await ledger.commit(Changes(settled=[Settled(pending.id, outgoing(size=11).body)]))
+    await ledger.commit(
+        LedgerChanges(settled=[CorrectedMessage(pending.id, outgoing(size=11).body)])
+    )
     hashes = await linked(ledger)
     assert (lane.ready_seq, lane.chain) == (4, (4, hashes[-1]))
 
 
 async def test_a_hash_is_told_by_the_message_behind_it(ledger: Ledger) -> None:
-    await ledger.commit(Changes(messages=[outgoing() for _ in range(5)]))
+    await ledger.commit(LedgerChanges(messages=[outgoing() for _ in range(5)]))
     lane, hashes = ledger.lanes["bulk"], await linked(ledger)
     assert [await ledger.hash_at(lane, seq) for seq in range(7)] == [None, *hashes, None]
     spoil(ledger, "UPDATE messages SET body = CAST(body || x'00' AS BLOB) WHERE seq = 3")
@@ -110,7 +119,7 @@ class Words:
 
 @pytest.fixture
 async def confirmations(ledger: Ledger) -> Confirmations:
-    await ledger.commit(Changes(messages=[outgoing() for _ in range(5)]))
+    await ledger.commit(LedgerChanges(messages=[outgoing() for _ in range(5)]))
     return Confirmations("bulk", ledger, Words())  # type: ignore[arg-type]
 
 
@@ -174,7 +183,7 @@ async def test_a_former_epoch_that_is_merely_over_is_in_no_doubt(
     ledger: Ledger, confirmations: Confirmations
 ) -> None:
     hashes = await linked(ledger)
-    await ledger.commit(Changes(opening=opening(43)))
+    await ledger.commit(LedgerChanges(opening=opening(43)))
     for fork, disputed in ((1, set()), (3, set()), (2, {42})):
         confirmations.claim(42, Claim(3, hashes[2], fork))
         assert await confirmations.judge() == [(42, 3)]
@@ -187,9 +196,11 @@ async def test_a_hub_without_hashes_is_believed_of_messages_without_links_alone(
 ) -> None:
     confirmations.claim(42, Claim(3))
     assert await confirmations.judge() == []
-    plain = [Row(seq, "f.n", restamp(outgoing().body, epoch=7, seq=seq)) for seq in range(1, 5)]
-    await ledger.commit(Changes(opening=opening(43)))
-    await ledger.commit(Changes(adopted=[Adopted("bulk", 7, plain)]))
+    plain = [
+        LedgerRow(seq, "f.n", restamp(outgoing().body, epoch=7, seq=seq)) for seq in range(1, 5)
+    ]
+    await ledger.commit(LedgerChanges(opening=opening(43)))
+    await ledger.commit(LedgerChanges(adopted=[Adopted("bulk", 7, plain)]))
     confirmations.claim(7, Claim(3, hash_of("f.n", plain[2].body)))
     assert await confirmations.judge() == [(7, 3)]
     confirmations.claim(7, Claim(4))
@@ -198,13 +209,13 @@ async def test_a_hub_without_hashes_is_believed_of_messages_without_links_alone(
 
 
 async def test_what_is_adopted_stands_as_it_stood_in_out(ledger: Ledger) -> None:
-    await ledger.commit(Changes(messages=[outgoing()]))
+    await ledger.commit(LedgerChanges(messages=[outgoing()]))
     link, rows = b"before", []
     for seq in (4, 5, 6):
         body = chain(outgoing().body, epoch=9, seq=seq, link=link)
-        rows.append(Row(seq, "f.n", body))
+        rows.append(LedgerRow(seq, "f.n", body))
         link = hash_of("f.n", body)
-    await ledger.commit(Changes(adopted=[Adopted("bulk", 9, rows)]))
+    await ledger.commit(LedgerChanges(adopted=[Adopted("bulk", 9, rows)]))
     lane = ledger.lane("bulk", 9)
     assert lane is not None
     assert (lane.confirmed, lane.last_seq, lane.chain) == (3, 6, (6, link))
@@ -217,12 +228,12 @@ async def test_what_is_adopted_already_is_not_adopted_again(ledger: Ledger) -> N
     link, rows = b"before", []
     for seq in (4, 5, 6):
         body = chain(outgoing().body, epoch=9, seq=seq, link=link)
-        rows.append(Row(seq, "f.n", body))
+        rows.append(LedgerRow(seq, "f.n", body))
         link = hash_of("f.n", body)
-    await ledger.commit(Changes(adopted=[Adopted("bulk", 9, rows[:2])]))
+    await ledger.commit(LedgerChanges(adopted=[Adopted("bulk", 9, rows[:2])]))
     again = [Adopted("bulk", 9, rows[:2]), Adopted("bulk", 9, rows[:2])]
-    await ledger.commit(Changes(adopted=again))
-    await ledger.commit(Changes(adopted=[*again, Adopted("bulk", 9, rows[1:])]))
+    await ledger.commit(LedgerChanges(adopted=again))
+    await ledger.commit(LedgerChanges(adopted=[*again, Adopted("bulk", 9, rows[1:])]))
     lane = ledger.lane("bulk", 9)
     assert lane is not None
     assert (lane.confirmed, lane.last_seq, lane.chain) == (3, 6, (6, link))
@@ -234,10 +245,10 @@ async def test_more_damaged_messages_than_are_linked_at_a_time_are_passed_over(
 ) -> None:
     monkeypatch.setattr(ledger_chain, "LINK_ROWS", 2)
     held = outgoing()._replace(boot=1)
-    await ledger.commit(Changes(messages=[held, *[outgoing()] * 4]))
+    await ledger.commit(LedgerChanges(messages=[held, *[outgoing()] * 4]))
     spoil(ledger, "UPDATE messages SET body = x'00' WHERE seq BETWEEN 2 AND 4")
     [pending] = await ledger.pending((), 9)
-    settled = Changes(settled=[Settled(pending.id, outgoing(size=11).body)])
+    settled = LedgerChanges(settled=[CorrectedMessage(pending.id, outgoing(size=11).body)])
     await asyncio.wait_for(ledger.commit(settled), 10)
     first, *_, last = await ledger.read("bulk", 1, 9)
     assert peek(last.body).link == hash_of(first.subject, first.body)
@@ -254,9 +265,9 @@ async def test_what_is_moved_keeps_its_worth_and_may_come_below_what_is_there(
 ) -> None:
     path = tmp_path / "ledger.db"
     ledger = await open_ledger(path)
-    await ledger.commit(Changes(adopted=[Adopted("bulk", 9, [spared(5), spared(7)])]))
-    await ledger.commit(Changes(former={("bulk", 9): 7}))
-    await ledger.commit(Changes(adopted=[Adopted("bulk", 9, [spared(3)])]))
+    await ledger.commit(LedgerChanges(adopted=[Adopted("bulk", 9, [spared(5), spared(7)])]))
+    await ledger.commit(LedgerChanges(former={("bulk", 9): 7}))
+    await ledger.commit(LedgerChanges(adopted=[Adopted("bulk", 9, [spared(3)])]))
     for _ in range(2):
         lane = ledger.lane("bulk", 9)
         assert lane is not None
@@ -281,7 +292,7 @@ async def test_what_is_moved_keeps_its_worth_and_may_come_below_what_is_there(
 async def test_in_a_spare_epoch_a_hash_speaks_for_its_own_message_alone(
     ledger: Ledger, confirmations: Confirmations, rows: list[OwnRow], seq: int, proven: bool
 ) -> None:
-    await ledger.commit(Changes(adopted=[Adopted("bulk", 9, rows)]))
+    await ledger.commit(LedgerChanges(adopted=[Adopted("bulk", 9, rows)]))
     there = {row.seq: hash_of(row.subject, row.body) for row in rows}
     confirmations.claim(9, Claim(seq, there[seq]))
     assert await confirmations.judge() == ([(9, seq)] if proven else [])
@@ -293,17 +304,17 @@ async def test_what_is_moved_twice_is_moved_and_what_finds_another_in_its_place_
     ledger: Ledger,
 ) -> None:
     """A commit that failed may have been written; and OUT may have had another message of that place."""
-    await ledger.commit(Changes(messages=[outgoing(), outgoing(size=30)]))
+    await ledger.commit(LedgerChanges(messages=[outgoing(), outgoing(size=30)]))
     mine, other = await ledger.owned(ledger.lanes["bulk"], 0, 9)
     moved = [
         row._replace(body=chain(row.body, epoch=9, seq=row.seq, link=NO_LINK))
         for row in (mine, other)
     ]
-    taken = Row(2, "f.n", chain(outgoing(size=50).body, epoch=9, seq=2, link=NO_LINK))
-    await ledger.commit(Changes(adopted=[Adopted("bulk", 9, [taken])]))
+    taken = LedgerRow(2, "f.n", chain(outgoing(size=50).body, epoch=9, seq=2, link=NO_LINK))
+    await ledger.commit(LedgerChanges(adopted=[Adopted("bulk", 9, [taken])]))
     for _ in range(2):
         ids = [mine.id, other.id]
-        await ledger.commit(Changes(adopted=[Adopted("bulk", 9, moved)], evict=ids))
-        assert await ledger.read("bulk", 1, 9) == [Row(2, "f.n", other.body)]
+        await ledger.commit(LedgerChanges(adopted=[Adopted("bulk", 9, moved)], evict=ids))
+        assert await ledger.read("bulk", 1, 9) == [LedgerRow(2, "f.n", other.body)]
         there = await ledger.read("bulk", 1, 9, 9)
         assert [row.body for row in there] == [moved[0].body, taken.body]

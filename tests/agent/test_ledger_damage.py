@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backhaul_agent.ledger.ledger import Ledger
-    from backhaul_agent.ledger.rows import Row
+    from backhaul_agent.ledger.rows import LedgerRow
 
 COMMITS = 16
 
@@ -50,7 +50,7 @@ async def content(ledger: Ledger) -> Content:
     return Content({row.seq: row.body if sound(row) else None for row in rows}, staged)
 
 
-def sound(row: Row) -> bool:
+def sound(row: LedgerRow) -> bool:
     """Whether a lane would send it."""
     try:
         check_placed(parse_leaf(row.subject), row.body)

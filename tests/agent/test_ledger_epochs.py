@@ -9,8 +9,8 @@ import pytest
 
 from backhaul_agent.errors import LedgerStorageError
 from backhaul_agent.ledger import lanes as ledger_lanes
-from backhaul_agent.ledger.rows import Changes, LaneStep
-from backhaul_agent.ledger.sequence_offsets import Step
+from backhaul_agent.ledger.rows import LaneStep, LedgerChanges
+from backhaul_agent.ledger.sequence_offsets import OffsetStep
 from backhaul_codec import peek
 from tests.agent.ledgers import FailingDisk, open_ledger, opening, outgoing
 
@@ -28,8 +28,8 @@ async def test_an_opening_closes_the_lanes_and_begins_at_seq_1(tmp_path: Path) -
     path = tmp_path / "ledger.db"
     ledger = await open_ledger(path)
     held = ledger.lanes
-    await ledger.commit(Changes([outgoing(), outgoing(), outgoing("live")]))
-    await ledger.commit(Changes([outgoing()], opening=opening()))
+    await ledger.commit(LedgerChanges([outgoing(), outgoing(), outgoing("live")]))
+    await ledger.commit(LedgerChanges([outgoing()], opening=opening()))
     assert ledger.lanes is held, "others hold it"
     wanted = {("live", 42): 1, ("bulk", 42): 2, ("live", 43): 1, ("bulk", 43): 1}
     assert await ends(ledger) == wanted
@@ -49,14 +49,14 @@ async def test_an_opening_closes_the_lanes_and_begins_at_seq_1(tmp_path: Path) -
 async def test_an_opening_that_fails_changes_nothing(tmp_path: Path) -> None:
     disk = FailingDisk()
     ledger = await open_ledger(tmp_path / "ledger.db", opener=disk)
-    await ledger.commit(Changes([outgoing()]))
+    await ledger.commit(LedgerChanges([outgoing()]))
     before = await ends(ledger)
     disk.error = sqlite3.OperationalError("disk I/O error")
     with pytest.raises(LedgerStorageError):
-        await ledger.commit(Changes([outgoing()], opening=opening()))
+        await ledger.commit(LedgerChanges([outgoing()], opening=opening()))
     disk.error = None
     assert (ledger.epoch, await ends(ledger)) == (42, before)
-    await ledger.commit(Changes([outgoing()], opening=opening(44)))
+    await ledger.commit(LedgerChanges([outgoing()], opening=opening(44)))
     assert ledger.epoch == 44
     assert (await ends(ledger))["bulk", 44] == 1
     await ledger.close()
@@ -65,10 +65,10 @@ async def test_an_opening_that_fails_changes_nothing(tmp_path: Path) -> None:
 async def test_former_lanes_take_watermarks_and_steps(tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     ledger = await open_ledger(path)
-    await ledger.commit(Changes([outgoing(), outgoing()]))
-    await ledger.commit(Changes(opening=opening()))
-    step = LaneStep("bulk", "stream", Step(1, 5), epoch=42)
-    await ledger.commit(Changes(former={("bulk", 42): 2, ("bulk", 7): 9}, steps=[step]))
+    await ledger.commit(LedgerChanges([outgoing(), outgoing()]))
+    await ledger.commit(LedgerChanges(opening=opening()))
+    step = LaneStep("bulk", "stream", OffsetStep(1, 5), epoch=42)
+    await ledger.commit(LedgerChanges(former={("bulk", 42): 2, ("bulk", 7): 9}, steps=[step]))
     await ledger.close()
     again = await open_ledger(path)
     lane = again.closed["bulk", 42]
@@ -84,11 +84,11 @@ async def test_the_oldest_epochs_are_dropped_once_the_hub_holds_them(
     path = tmp_path / "ledger.db"
     ledger = await open_ledger(path)
     for epoch in range(43, 48):
-        await ledger.commit(Changes([outgoing()], opening=opening(epoch)))
+        await ledger.commit(LedgerChanges([outgoing()], opening=opening(epoch)))
         if epoch != 44:
             held = {(lane.name, epoch): lane.last_seq for lane in ledger.lanes.values()}
-            await ledger.commit(Changes(former=held))
-    await ledger.commit(Changes(opening=opening(48)))
+            await ledger.commit(LedgerChanges(former=held))
+    await ledger.commit(LedgerChanges(opening=opening(48)))
     await ledger.close()
     again = await open_ledger(path)
     # 42 had nothing and 43 is held; 44 is as old and is not; the last two before 47 stay anyhow.

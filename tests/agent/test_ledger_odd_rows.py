@@ -16,7 +16,7 @@ from backhaul_agent.commit.heads import HeadKeeper
 from backhaul_agent.commit.unconfirmed_rows import Suspects
 from backhaul_agent.errors import LedgerCorruptError
 from backhaul_agent.hub_time.hub_clock import Boot
-from backhaul_agent.ledger.rows import Changes, Quarantine, Settled, Staged
+from backhaul_agent.ledger.rows import CorrectedMessage, LedgerChanges, Quarantine, Staged
 from backhaul_codec import Point, encode_frame
 from tests.agent.ledgers import (
     BLOB_OF_6,
@@ -53,7 +53,7 @@ async def filled(empty: Path) -> Path:
     ledger = await open_ledger(empty)
     for number in (1, 2, 3):
         await commit(ledger, number)
-    await ledger.commit(Changes(quarantine=[Quarantine("bulk", 1, "why")]))
+    await ledger.commit(LedgerChanges(quarantine=[Quarantine("bulk", 1, "why")]))
     await ledger.close()
     return empty
 
@@ -73,7 +73,7 @@ async def test_a_staged_row_with_a_column_of_another_kind_loses_no_points(
     path = tmp_path / "ledger.db"
     ledger = await open_ledger(path)
     points = [Point("gps", "lat", 1, 2.0)]
-    await ledger.commit(Changes(staged=[Staged("gps", 1, pack(points))]))
+    await ledger.commit(LedgerChanges(staged=[Staged("gps", 1, pack(points))]))
     await ledger.close()
     spoil(path, "staged", b"gps", -before, kind)
     ledger = await open_ledger(path)
@@ -104,7 +104,7 @@ async def test_a_start_of_the_machine_that_cannot_be_read_keeps_its_number(
     path = tmp_path / "ledger.db"
     ledger = await open_ledger(path)
     known = Boot(1, "boot-1", 10**18, 10**18)
-    await ledger.commit(Changes(boots=[known, Boot(2, "boot-2", 10**18, 10**18)]))
+    await ledger.commit(LedgerChanges(boots=[known, Boot(2, "boot-2", 10**18, 10**18)]))
     await ledger.close()
     spoil(path, "boots", b"boot-2", -before, kind)
     ledger = await open_ledger(path)
@@ -137,7 +137,7 @@ async def test_a_lane_that_does_not_say_how_far_it_is(
 async def test_all_of_a_former_epoch_counts_as_sent_whatever_its_row_says(filled: Path) -> None:
     """Nobody notes any more that it was: the lane would wait for that, and have it committed, for ever."""
     ledger = await open_ledger(filled)
-    await ledger.commit(Changes(opening=opening()))
+    await ledger.commit(LedgerChanges(opening=opening()))
     await ledger.close()
     rewrite(filled, "UPDATE lanes SET used_seq = 1")
     ledger = await open_ledger(filled)
@@ -280,7 +280,7 @@ async def test_a_message_without_a_body_waits_for_the_time_no_longer_than_others
     ledger = await open_ledger(filled)
     [row] = await ledger.pending((), 10)
     assert row.body == b""
-    await ledger.commit(Changes(settled=[Settled(row.id, None)]))
+    await ledger.commit(LedgerChanges(settled=[CorrectedMessage(row.id, None)]))
     assert await ledger.pending((), 10) == []
     [*_, last] = await ledger.read("bulk", 1, 10)
     assert (last.seq, last.body) == (3, b"")

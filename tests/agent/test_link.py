@@ -9,7 +9,7 @@ import pytest
 from nats.errors import ConnectionClosedError
 
 from backhaul_agent.config import Config, DeviceConfig, NatsConfig
-from backhaul_agent.leaf.connection import Link
+from backhaul_agent.leaf.connection import LeafConnection
 from tests.support.raw_publish import publish_raw
 
 if TYPE_CHECKING:
@@ -34,14 +34,18 @@ class SilentClient:
 
 
 @pytest.fixture
-def link(monkeypatch: pytest.MonkeyPatch) -> Link:
+def link(monkeypatch: pytest.MonkeyPatch) -> LeafConnection:
     monkeypatch.setattr("backhaul_agent.leaf.connection.OwnClient", SilentClient)
     monkeypatch.setattr("backhaul_agent.leaf.connection.LOOK_S", 0.001)
     monkeypatch.setattr("backhaul_agent.leaf.connection.RETRY_S_MIN", 0.001)
-    return Link(Config(device=DeviceConfig(id="VID-001", token="tok")), lambda error: None)
+    return LeafConnection(
+        Config(device=DeviceConfig(id="VID-001", token="tok")), lambda error: None
+    )
 
 
-async def served(link: Link, session: Callable[[Any], Awaitable[None]], times: int) -> None:
+async def served(
+    link: LeafConnection, session: Callable[[Any], Awaitable[None]], times: int
+) -> None:
     """Run a link until so many sessions have begun."""
     begun = asyncio.Semaphore(0)
 
@@ -57,7 +61,7 @@ async def served(link: Link, session: Callable[[Any], Awaitable[None]], times: i
     await asyncio.gather(running, return_exceptions=True)
 
 
-async def test_a_closed_connection_is_noticed_without_its_callback(link: Link) -> None:
+async def test_a_closed_connection_is_noticed_without_its_callback(link: LeafConnection) -> None:
     """nats-py now and then closes without saying so; an agent that waits for it stays deaf."""
 
     async def session(client: Any) -> None:
@@ -67,7 +71,9 @@ async def test_a_closed_connection_is_noticed_without_its_callback(link: Link) -
     await served(link, session, times=3)
 
 
-async def test_a_session_that_fails_while_it_ends_is_followed_by_another(link: Link) -> None:
+async def test_a_session_that_fails_while_it_ends_is_followed_by_another(
+    link: LeafConnection,
+) -> None:
     """Before Python 3.13 a TaskGroup that fails at its end leaves its task marked as cancelled."""
 
     async def session(client: Any) -> None:
@@ -85,7 +91,9 @@ async def test_no_program_makes_the_agent_deaf_or_speaks_as_the_hub(
     nats_server: NatsServer,
 ) -> None:
     device = DeviceConfig(id="VID-001", token="tok")
-    link = Link(Config(device=device, nats=NatsConfig(url=nats_server.url)), lambda error: None)
+    link = LeafConnection(
+        Config(device=device, nats=NatsConfig(url=nats_server.url)), lambda error: None
+    )
     found: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
 
     async def session(client: Any) -> None:

@@ -13,7 +13,7 @@ from backhaul_agent.commit.heads import Changed, HeadKeeper
 from backhaul_agent.config import Config, DeviceConfig
 from backhaul_agent.errors import LedgerStorageError
 from backhaul_agent.leaf.link_state import UplinkState
-from backhaul_agent.ledger.rows import Row
+from backhaul_agent.ledger.rows import LedgerRow
 from backhaul_agent.sync.digests import SETTLE_S
 from backhaul_agent.sync.on_link_up import LinkNews
 from backhaul_codec import Opaque, Point, decode, encode_frame
@@ -77,7 +77,9 @@ class Vehicle:
         if self.disk_error:
             raise LedgerStorageError(Path("ledger.db"), "reading", self.disk_error)
         rows = self.rows[lane][from_seq - 1 : from_seq - 1 + rows_max]
-        return [Row(seq, subject, body, boot) for seq, (subject, boot, body) in enumerate(rows, 1)]
+        return [
+            LedgerRow(seq, subject, body, boot) for seq, (subject, boot, body) in enumerate(rows, 1)
+        ]
 
     def pass_time(self, seconds: float) -> None:
         """Let time pass and have it noticed."""

@@ -15,7 +15,7 @@ from backhaul_agent.cli.options import login_of
 from backhaul_agent.client import connect
 from backhaul_agent.config import Config, DeviceConfig, LinkConfig, NatsConfig
 from backhaul_agent.errors import AgentError, LinkSwitchError, LoginError, NoAgentError
-from backhaul_agent.leaf.connection import Link
+from backhaul_agent.leaf.connection import LeafConnection
 from backhaul_agent.leaf.login import login_options
 from backhaul_agent.metered.link_switch import LinkSwitch
 from tests.support.nats_server import NatsServer
@@ -82,9 +82,11 @@ def config_of(leaf: NatsServer, nkey: str, system_nkey: str = "") -> Config:
 
 
 @asynccontextmanager
-async def linked(leaf: NatsServer, nkey: str) -> AsyncIterator[tuple[Link, asyncio.Event]]:
+async def linked(
+    leaf: NatsServer, nkey: str
+) -> AsyncIterator[tuple[LeafConnection, asyncio.Event]]:
     """Run an agent's link with a key, and what tells that the server has answered on it."""
-    link, connected = Link(config_of(leaf, nkey), lambda error: None), asyncio.Event()
+    link, connected = LeafConnection(config_of(leaf, nkey), lambda error: None), asyncio.Event()
 
     async def session(client: Client) -> None:
         await client.publish("x", b"")

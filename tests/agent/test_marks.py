@@ -10,7 +10,7 @@ import pytest
 
 from backhaul_agent.commit.framer import Points
 from backhaul_agent.commit.marks import HOUR_NS, LOOK_S, REST_S_MIN, Marks
-from backhaul_agent.commit.queues import Arrival
+from backhaul_agent.commit.queues import QueuedPublish
 from backhaul_agent.commit.writer import Writer
 from backhaul_agent.config import Config, DeviceConfig
 from backhaul_agent.ledger.ledger import Ledger
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from backhaul_agent.ledger.rows import Changes
+    from backhaul_agent.ledger.rows import LedgerChanges
 
 HALF_PAST_NS = 1_700_000_000_000_000_000 // HOUR_NS * HOUR_NS + HOUR_NS // 2
 
@@ -114,7 +114,7 @@ async def test_a_mark_frames_what_is_staged_and_names_every_lane(
     async def keep(live: bool) -> None:
         kept.clear()
         points = Points("n", [Point("n", "t", 1, 1.0)], live)
-        writer.submit(Arrival(points, 10, True, lambda *_: kept.set()))
+        writer.submit(QueuedPublish(points, 10, True, lambda *_: kept.set()))
         await kept.wait()
 
     await keep(live=True)
@@ -165,7 +165,7 @@ async def test_an_hour_that_begins_while_another_mark_is_written_gets_its_own(
     writer = Writer(ledger, config, clock, on_commit=lambda: None, marks=marks)
     commit = ledger.commit
 
-    async def takes_a_second(changes: Changes) -> list[int]:
+    async def takes_a_second(changes: LedgerChanges) -> list[int]:
         clock.advance(1)
         return await commit(changes)
 

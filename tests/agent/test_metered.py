@@ -13,11 +13,11 @@ from backhaul_agent.cli.status import link_lines
 from backhaul_agent.metered.policy import (
     BACKOFF_S_MAX,
     STALL_S,
-    Facts,
     Metered,
     Mode,
     Phase,
-    Plan,
+    VisitFacts,
+    VisitPlan,
 )
 
 
@@ -39,7 +39,7 @@ class Scene:
     switched: list[tuple[float, bool]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        plan = Plan(self.mode, schedule_s=3600, linger_s=2, connect_s_max=60)
+        plan = VisitPlan(self.mode, schedule_s=3600, linger_s=2, connect_s_max=60)
         self.metered = Metered(plan, lambda: 0.5, self.now_s)
 
     def run(self, seconds: float) -> None:
@@ -48,7 +48,7 @@ class Scene:
             before = self.metered.wants_link
             lanes = {("live", 1): (0, 0), ("bulk", 1): (self.last, self.watermark)}
             self.metered.step(
-                Facts(
+                VisitFacts(
                     self.now_s, self.up, self.urgent, lanes, self.told, self.received, self.moving
                 )
             )
@@ -191,7 +191,7 @@ def test_whatever_happens_it_comes_to_rest_once_all_is_well(
             scene.received += 1
         scene.now_s += 7
         scene.metered.step(
-            Facts(scene.now_s, up, urgent, {("bulk", 1): (10, 0)}, told, scene.received)
+            VisitFacts(scene.now_s, up, urgent, {("bulk", 1): (10, 0)}, told, scene.received)
         )
     scene.urgent, scene.told = False, True
     scene.at_hub()

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul_agent.artifacts.rate_limit import FLOOR_BYTES, QUEUE_S, Pace
-from backhaul_agent.artifacts.transfer_state import ANSWER_S_MAX, Passage, Span
+from backhaul_agent.artifacts.rate_limit import FLOOR_BYTES, QUEUE_S, TransferWindow
+from backhaul_agent.artifacts.transfer_state import ANSWER_S_MAX, ByteSpan, Passage
 from backhaul_codec.protocol.blobs import PIECE_BYTES_MAX, WINDOW_BYTES_MAX
 
 
@@ -24,7 +24,7 @@ class Line:
     busy_s: float = 0.0
     now_s: float = 0.0
     free_s: float = 0.0
-    under_way: deque[tuple[float, Span]] = field(default_factory=deque)
+    under_way: deque[tuple[float, ByteSpan]] = field(default_factory=deque)
     most_bytes: int = 0
 
     def run(self, passage: Passage, seconds: float) -> int:
@@ -43,7 +43,7 @@ class Line:
 
 
 def passage(size: int = 1 << 30, done: int = 0) -> Passage:
-    return Passage(size, done, Pace())
+    return Passage(size, done, TransferWindow())
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_behind_a_backlog_the_floor_is_left_and_the_window_comes_back() -> None:
 
 
 def test_the_floor_is_a_twentieth_of_a_fast_link() -> None:
-    pace = Pace()
+    pace = TransferWindow()
     pace.link_carries(125_000.0)
     assert pace.window == 25_000
     pace.lost()
@@ -159,14 +159,14 @@ def test_what_comes_late_after_a_loss_makes_nothing_be_asked_again() -> None:
 
 def test_an_upload_goes_by_what_the_hub_holds() -> None:
     moving = passage(size=4096)
-    assert moving.next(0.0) == Span(0, 1024)
-    assert moving.next(0.0) == Span(1024, 1024)
+    assert moving.next(0.0) == ByteSpan(0, 1024)
+    assert moving.next(0.0) == ByteSpan(1024, 1024)
     assert moving.next(0.0) is None
     assert moving.held(0.5, 2048)
-    assert moving.next(0.5) == Span(2048, 1024)
+    assert moving.next(0.5) == ByteSpan(2048, 1024)
     assert not moving.held(0.6, 2048)
     assert not moving.held(0.7, 1024), "the hub was started again and has lost some"
-    assert moving.next(0.7) == Span(1024, 1024)
+    assert moving.next(0.7) == ByteSpan(1024, 1024)
     assert not moving.held(0.8, 4096), "an earlier attempt had got further"
     assert moving.done == 4096
 

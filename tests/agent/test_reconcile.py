@@ -7,7 +7,7 @@ from typing import cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul_agent.ledger.lanes import Lane
+from backhaul_agent.ledger.lanes import CommittedLane
 from backhaul_agent.ledger.rows import OwnRow
 from backhaul_agent.uplink.adoption import unknown
 from backhaul_agent.uplink.reconcile import MOVED, Spare, Verdicts, judge, question_of
@@ -16,7 +16,7 @@ from backhaul_codec import Point, chain, encode_frame, encode_point, hash_of
 from backhaul_codec.protocol.words import spare_of
 from backhaul_codec.wire.envelope import NO_LINK
 
-LANE = Lane(3, "bulk", 42, next_seq=99)
+LANE = CommittedLane(3, "bulk", 42, next_seq=99)
 GOLDEN = [1053539504, 788627470, 212941029]
 
 
@@ -81,14 +81,14 @@ def test_a_message_that_speaks_of_its_own_epoch_ends_with_it() -> None:
     body = encode_point(Point("", "mark", 1, 1.0), epoch=42, seq=1)
     mark = OwnRow(1, 1, "e.mark", body, 4, None, None)
     app = OwnRow(2, 2, "e.app.door", body, 4, 5, 5)
-    verdicts = judge(Lane(4, "live", 42, next_seq=3), [mark, app], 1, ["0" * 12] * 2)
+    verdicts = judge(CommittedLane(4, "live", 42, next_seq=3), [mark, app], 1, ["0" * 12] * 2)
     assert subjects(verdicts) == ["e.app.door"]
     assert verdicts.changes.evict == [1, 2]
     assert verdicts.again == []
 
 
 def test_a_node_lanes_message_stays_in_its_lane() -> None:
-    lane = Lane(5, "n_gps", 42, next_seq=3)
+    lane = CommittedLane(5, "n_gps", 42, next_seq=3)
     frame, point = row(1, "n.gps.f.gps"), row(2, "n.gps.p.gps.fix.%")
     verdicts = judge(lane, [frame, point], 1, ["0" * 12] * 2)
     assert subjects(verdicts) == ["n.gps.f.gps", "n.gps.p.gps.fix.%"]
@@ -99,12 +99,12 @@ def test_a_node_lanes_message_stays_in_its_lane() -> None:
 def test_a_copy_goes_to_the_same_place_with_the_same_bytes_whoever_has_it(epoch: int) -> None:
     """Whatever stands beside it, and whichever way it took: by the place it is known again."""
     mine, twin = row(7), row(7)._replace(id=3, value_class=0)
-    first = judge(Lane(3, "bulk", epoch, next_seq=99), [row(6), mine], 6, ["0" * 12] * 2)
-    second = judge(Lane(9, "bulk", epoch, next_seq=8), [twin], 7, ["0" * 12])
+    first = judge(CommittedLane(3, "bulk", epoch, next_seq=99), [row(6), mine], 6, ["0" * 12] * 2)
+    second = judge(CommittedLane(9, "bulk", epoch, next_seq=8), [twin], 7, ["0" * 12])
     one, two = first.changes.adopted[0], second.changes.adopted[0]
     assert (one.epoch, one.rows[-1].body) == (two.epoch, two.rows[-1].body)
     assert one.epoch != epoch
-    on = judge(Lane(4, "bulk", one.epoch), [cast("OwnRow", one.rows[-1])], 7, ["0" * 12])
+    on = judge(CommittedLane(4, "bulk", one.epoch), [cast("OwnRow", one.rows[-1])], 7, ["0" * 12])
     far = spare_of(spare_of(epoch))
     assert on.changes.adopted[0].epoch == far
     assert on.changes.adopted[0].rows[0].body == spared(twin, far)

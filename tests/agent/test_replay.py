@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from backhaul_agent.cli.main import cli
-from backhaul_agent.replay.run import Pace
+from backhaul_agent.replay.run import ReplayPace
 from backhaul_codec.errors import MappingError
 from backhaul_codec.recordings.mapping import load
 from backhaul_codec.recordings.points import RowMapper
@@ -197,18 +197,18 @@ def test_recordings_that_do_not_fit(
 
 def test_pace_follows_the_recording_and_cuts_pauses() -> None:
     clock = FakeClock()
-    pace = Pace(2.0, clock)
+    pace = ReplayPace(2.0, clock)
     assert pace.wait_s(10_000_000_000) == 0
     assert pace.wait_s(12_000_000_000) == 1.0
     clock.advance(1.0)
     assert pace.wait_s(11_000_000_000) == 0  # back in time: the next trip
     assert pace.wait_s(3_600_000_000_000) == 5.0
-    assert Pace(0.0, clock).wait_s(5) == 0
+    assert ReplayPace(0.0, clock).wait_s(5) == 0
 
 
 def test_a_row_without_a_time_follows_like_those_before_it_and_delays_nobody() -> None:
     clock = FakeClock()
-    pace = Pace(1.0, clock)
+    pace = ReplayPace(1.0, clock)
     waits = [pace.wait_s(None), pace.wait_s(None), pace.wait_s(10 * 10**9)]
     assert waits == [0.0, 1.0, 1.0]  # a second apart, where nothing else is known
     clock.advance(1.0)

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from backhaul_agent.cli.main import cli
 from backhaul_agent.client import connect
 from backhaul_agent.errors import Code, RefusedError
-from backhaul_agent.ingest.replay_book import PLACES, Bundle, Kept, ReplayBook
+from backhaul_agent.ingest.replay_book import PLACES, Bundle, KeptRecording, ReplayBook
 from backhaul_agent.replay.feed import kept_of
 from backhaul_codec.errors import MappingError
 from backhaul_codec.recordings.chain import Chain, source_of
@@ -197,7 +197,7 @@ def test_rows_follow_one_another_in_the_book() -> None:
 def test_the_book_is_bounded_and_the_oldest_recording_makes_room() -> None:
     meta: dict[str, str | int] = {
         f"replay.{number}": msgspec.json.encode(
-            Kept(f"{number + 1:032x}", 5, f"{5:032x}", time_ns=1000 - number % 1000)
+            KeptRecording(f"{number + 1:032x}", 5, f"{5:032x}", time_ns=1000 - number % 1000)
         ).decode()
         for number in range(PLACES)
     }

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul_agent.ledger.lanes import Lane as LaneState
+from backhaul_agent.ledger.lanes import CommittedLane as LaneState
 from backhaul_agent.uplink.out_stream import OutStream, headers_of
 from backhaul_agent.uplink.reconcile import MOVED
 from backhaul_agent.uplink.resend import (
     ALLOWED_BYTES_MAX,
     ALLOWED_BYTES_MIN,
     RUN_MESSAGES,
-    Ask,
+    ResendAsk,
     Resends,
     Work,
     read_ask,
@@ -52,9 +52,9 @@ def test_what_is_no_request_is_refused(data: bytes) -> None:
 
 def test_a_request_is_read() -> None:
     ask = read_ask(b'{"epoch": 7, "ranges": [[1, 3], [9, 9]], "id": "x"}')
-    assert ask == Ask(7, ((1, 3), (9, 9)), "x")
+    assert ask == ResendAsk(7, ((1, 3), (9, 9)), "x")
     named = read_ask(b'{"epoch": 7, "ranges": [[1, 3]], "id": "x", "machine": "a1"}')
-    assert named == Ask(7, ((1, 3),), "x", "a1")
+    assert named == ResendAsk(7, ((1, 3),), "x", "a1")
 
 
 @given(lo=st.integers(1, 1000), size=st.integers(1, 200), at=st.integers(0, 5))
@@ -87,9 +87,9 @@ def test_a_newer_request_replaces_the_older_but_no_drain() -> None:
 def test_what_is_on_its_way_is_not_sent_again() -> None:
     resends = Resends()
     resends.sent(Work(7, 10, 19), 10, 100, 42, 0.0)
-    ask = Ask(7, ((5, 12), (18, 30)), 1)
+    ask = ResendAsk(7, ((5, 12), (18, 30)), 1)
     assert resends.not_flying(ask) == [(5, 9), (20, 30)]
-    assert resends.not_flying(Ask(8, ((10, 10),), 1)) == [(10, 10)]
+    assert resends.not_flying(ResendAsk(8, ((10, 10),), 1)) == [(10, 10)]
     resends.flowed(41, 1.0)
     assert resends.not_flying(ask) == [(5, 9), (20, 30)]
     resends.flowed(42, 1.0)
@@ -118,8 +118,8 @@ def test_the_pace_follows_the_hub() -> None:
     assert set(allowed(9.0, 5)) == {ALLOWED_BYTES_MIN}
 
 
-def ask(lo: int, hi: int, *, id: int = 1, epoch: int = 42) -> Ask:
-    return Ask(epoch, ((lo, hi),), id)
+def ask(lo: int, hi: int, *, id: int = 1, epoch: int = 42) -> ResendAsk:
+    return ResendAsk(epoch, ((lo, hi),), id)
 
 
 async def started(rig: Rig, count: int) -> None:
@@ -207,7 +207,7 @@ async def test_of_a_strangers_epoch_only_the_machine_that_is_named_says_that_it_
     await rig.commit(1)
     async with rig.connected(Connection(rig.leaf)):
         await rig.drained()
-        rig.lane.on_ask(Ask(41, ((6, 6),), 1, machine))
+        rig.lane.on_ask(ResendAsk(41, ((6, 6),), 1, machine))
         await until(lambda: rig.lane.holes.answered == 1)
     assert await receipts(rig) == said
 

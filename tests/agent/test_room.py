@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from backhaul_agent.errors import LedgerStorageError
-from backhaul_agent.ledger.age_index import Ages, Mark
+from backhaul_agent.ledger.age_index import AgeMark, Ages
 from backhaul_agent.ledger.eviction_policy import CONFIG, EVENT, STATE, TELEMETRY
 from backhaul_agent.ledger.lane_routing import Lanes
-from backhaul_agent.ledger.rows import Changes, Outgoing
+from backhaul_agent.ledger.rows import LedgerChanges, Outgoing
 from backhaul_agent.ledger.system_events import event, receipt
 from backhaul_codec import Point, encode_point
 from tests.agent.ledgers import FailingDisk, open_ledger
@@ -44,7 +44,7 @@ def message(value_class: int, size: int = 900, lanes: Lanes | None = None) -> Ou
 async def put(ledger: Ledger, room: Room, value_class: int, count: int, size: int = 900) -> None:
     """Commit messages ten at a time, and make room after each commit as the writer does."""
     for _ in range(count // 10):
-        await ledger.commit(Changes([message(value_class, size) for _ in range(10)]))
+        await ledger.commit(LedgerChanges([message(value_class, size) for _ in range(10)]))
         await room.make(value_class)
 
 
@@ -124,7 +124,7 @@ async def test_in_a_nodes_own_lane_the_cheapest_goes_first_too(tmp_path: Path) -
     try:
         room = room_of(ledger)
         for _ in range(40):
-            changes = Changes([message(STATE, lanes=lanes), message(EVENT, lanes=lanes)])
+            changes = LedgerChanges([message(STATE, lanes=lanes), message(EVENT, lanes=lanes)])
             changes.messages += [message(TELEMETRY, lanes=lanes) for _ in range(20)]
             await ledger.commit(changes)
             await room.make(EVENT)
@@ -159,7 +159,7 @@ async def test_confirmed_messages_go_before_any_that_are_not(tmp_path: Path) -> 
     try:
         room = room_of(ledger)
         await put(ledger, room, EVENT, 500)
-        await ledger.commit(Changes(watermarks={"live": 500}))
+        await ledger.commit(LedgerChanges(watermarks={"live": 500}))
         await put(ledger, room, TELEMETRY, 820)
         assert await receipts(ledger) == []
         assert len(await seqs(ledger, "bulk")) == 820
@@ -186,7 +186,7 @@ async def test_receipts_are_never_given_up(tmp_path: Path) -> None:
         room = room_of(ledger)
         padding = "x" * 1000
         notes = [receipt("bulk", 42, n, n, padding, 0) for n in range(1, 700)]
-        await ledger.commit(Changes(notes))
+        await ledger.commit(LedgerChanges(notes))
         await room.make(EVENT)
         assert await left(ledger) == {4: 699}
         assert ledger.budget.refusal(EVENT) is not None
@@ -200,7 +200,7 @@ async def test_an_eviction_and_its_receipt_are_one(tmp_path: Path, at: str) -> N
     ledger = await open_ledger(tmp_path / "l.db", bytes_max=MIB, opener=disk)
     try:
         room = room_of(ledger)
-        await ledger.commit(Changes([message(TELEMETRY) for _ in range(1000)]))
+        await ledger.commit(LedgerChanges([message(TELEMETRY) for _ in range(1000)]))
         disk.at, disk.error = at, sqlite3.OperationalError("disk I/O error")
         with pytest.raises(LedgerStorageError):
             await room.make(TELEMETRY)
@@ -215,7 +215,7 @@ async def test_an_eviction_and_its_receipt_are_one(tmp_path: Path, at: str) -> N
 
 async def test_lanes_of_former_epochs_go_too(tmp_path: Path) -> None:
     ledger = await open_ledger(tmp_path / "l.db", bytes_max=MIB)
-    await ledger.commit(Changes([message(TELEMETRY) for _ in range(100)]))
+    await ledger.commit(LedgerChanges([message(TELEMETRY) for _ in range(100)]))
     await ledger._db.execute("UPDATE meta SET value = 43 WHERE name = 'epoch'")
     await ledger.close()
     ledger = await open_ledger(tmp_path / "l.db", bytes_max=MIB)
@@ -238,7 +238,7 @@ async def test_what_is_too_old_goes_whatever_it_is_worth(tmp_path: Path) -> None
             await put(ledger, room, value_class, 10)
             await room.upkeep()
             clock.advance(1.5)
-        await ledger.commit(Changes(watermarks={"live": 4}))
+        await ledger.commit(LedgerChanges(watermarks={"live": 4}))
         assert not await room.upkeep()
         clock.advance(60.0)
         assert await room.upkeep()
@@ -262,7 +262,7 @@ async def test_a_mark_that_cannot_be_read_is_passed_over(tmp_path: Path) -> None
     """No checksum covers it; the agent would end at each start."""
     ledger = await open_ledger(tmp_path / "l.db")
     try:
-        marks = [Mark(1, {1: 5}), Mark(2, {1: 7}), Mark(3, {1: 9})]
+        marks = [AgeMark(1, {1: 5}), AgeMark(2, {1: 7}), AgeMark(3, {1: 9})]
         for mark in marks:
             await ledger.write_mark(mark, 0)
         await ledger._db.execute("UPDATE ages SET next_seqs = '{\"1\": s}' WHERE time_ns = 2")
@@ -304,13 +304,13 @@ async def test_every_seq_is_accounted_for_whatever_comes(tmp_path: Path, seed: i
                 ]
                 if chance.random() < 0.3:
                     batch.append(event("mark", {}, 0))
-                await ledger.commit(Changes(batch))
+                await ledger.commit(LedgerChanges(batch))
                 await room.make(value_class)
             if chance.random() < 0.03:
                 lane = chance.choice(["live", "bulk"])
                 last = ledger.lanes[lane].last_seq
                 watermarks[lane] = chance.randint(watermarks[lane], last)
-                await ledger.commit(Changes(watermarks={lane: watermarks[lane]}))
+                await ledger.commit(LedgerChanges(watermarks={lane: watermarks[lane]}))
         assert room.evicted
         held = await account_loosely(ledger, watermarks)
         assert held

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul_agent.commit.framer import Points, Write
-from backhaul_agent.commit.queues import Arrival
+from backhaul_agent.commit.framer import ConfigWrite, Points
+from backhaul_agent.commit.queues import QueuedPublish
 from backhaul_agent.commit.writer import Writer
 from backhaul_agent.config import ClockConfig, Config, DeviceConfig, FrameConfig
 from backhaul_agent.errors import LedgerStorageError
-from backhaul_agent.hub_time.estimator import Sample
-from backhaul_agent.hub_time.hub_clock import HubClock, Quality, State
+from backhaul_agent.hub_time.estimator import ClockSample
+from backhaul_agent.hub_time.hub_clock import HubClock, HubClockState, Quality
 from backhaul_agent.leaf.link_state import UplinkState
 from backhaul_agent.ledger.rows import Outgoing, Pending
 from backhaul_agent.ledger.system_events import event
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backhaul_agent.ledger.ledger import Ledger
-    from backhaul_agent.ledger.rows import Row
+    from backhaul_agent.ledger.rows import LedgerRow
 
 S = 10**9
 NOW = 1_780_000_000 * S
-STATE = State(Quality.SYNCED, 5, 7, "boot-a")
+STATE = HubClockState(Quality.SYNCED, 5, 7, "boot-a")
 CONFIG = Config(
     device=DeviceConfig(id="VID-001", token="tok"),
     frame=FrameConfig(points_max=3),
@@ -86,7 +86,7 @@ def test_heads_that_were_made_of_a_message_move_with_it() -> None:
 
 
 def test_the_word_about_the_clock_says_what_became_of_it() -> None:
-    unset = State(Quality.UNSET, 0, None, "boot-a")
+    unset = HubClockState(Quality.UNSET, 0, None, "boot-a")
     row = pending("e.clock", event("clock", clock_body(unset), 100).body)
     done = correct(row, Correction(50, Quality.SYNCED), STATE)
     assert done.settled.body is not None
@@ -127,7 +127,7 @@ def test_a_better_estimate_that_comes_meanwhile_changes_the_order_of_no_readings
     system = FakeClock(0)
     clock = HubClock(system, CONFIG.clock)
     clock.start("boot-a", [])
-    late = Sample(
+    late = ClockSample(
         0, NOW, NOW, 40_000_000
     )  # the answer took its time: it seems to be later than it is
     clock.adopt(late)
@@ -141,7 +141,7 @@ def test_a_better_estimate_that_comes_meanwhile_changes_the_order_of_no_readings
 
     first = stamp(1)
     system.advance(1)
-    clock.adopt(Sample(S, NOW + S, NOW + S, S))
+    clock.adopt(ClockSample(S, NOW + S, NOW + S, S))
     assert clock.correction_of(1) != corrections.of(1), (
         "the next settling goes by what is known then"
     )
@@ -164,8 +164,8 @@ class Agent:
         await agent.writer.restore()
         return agent
 
-    async def keep(self, content: Points | Write) -> None:
-        self.writer.submit(Arrival(content, 10, True, lambda *_: None))
+    async def keep(self, content: Points | ConfigWrite) -> None:
+        self.writer.submit(QueuedPublish(content, 10, True, lambda *_: None))
         await self.commit()
 
     async def commit(self) -> None:
@@ -194,10 +194,10 @@ class Agent:
 
     def sync(self) -> None:
         steady = self.system.steady_ns()
-        self.clock.adopt(Sample(steady, NOW + steady, NOW + steady, steady))
+        self.clock.adopt(ClockSample(steady, NOW + steady, NOW + steady, steady))
 
-    async def rows(self) -> list[Row]:
-        found: list[Row] = []
+    async def rows(self) -> list[LedgerRow]:
+        found: list[LedgerRow] = []
         for lane in ("live", "bulk"):
             found += await self.ledger.read(lane, 1, 10_000)
         return found
@@ -363,7 +363,7 @@ async def test_config_written_without_a_clock_stands_and_is_put_right(tmp_path: 
         stamp = keeper.next_stamp([key])
         point = Point("battery", "limit", stamp, value)
         message = Outgoing("live", "p.battery.limit.%", encode_point(point, epoch=0, seq=0))
-        await agent.keep(Write([message], [Placed("", point)]))
+        await agent.keep(ConfigWrite([message], [Placed("", point)]))
         return stamp, NOW + system.steady_ns()
 
     _, first = await write(1.0)
@@ -422,13 +422,13 @@ async def test_a_better_estimate_that_comes_while_the_disk_fails_changes_the_ord
     agent = await Agent.start(tmp_path / "ledger.db", system, FailingDisk(), "boot-a")
     for number in (1, 2):
         await agent.stamp(number, live=True)
-    agent.clock.adopt(Sample(0, NOW, NOW, 40_000_000))
+    agent.clock.adopt(ClockSample(0, NOW, NOW, 40_000_000))
     pending, asked = agent.ledger.pending, count()
 
     async def failing(but_of: Collection[int], rows_max: int) -> list[Pending]:
         if next(asked) == 1:
             system.advance(1)
-            agent.clock.adopt(Sample(S, NOW + S, NOW + S, S))
+            agent.clock.adopt(ClockSample(S, NOW + S, NOW + S, S))
             cause = sqlite3.OperationalError("disk I/O error")
             raise LedgerStorageError(agent.ledger.path, "reading", cause)
         return await pending(but_of, rows_max)
@@ -454,7 +454,7 @@ async def test_what_the_disk_kept_from_being_read_says_of_the_clock_what_is_know
 ) -> None:
     agent = await Agent.start(tmp_path / "ledger.db", FakeClock(0), FailingDisk(), "boot-a")
     word = event("clock", clock_body(agent.clock.state()), agent.clock.now_ns())
-    await agent.keep(Write([word._replace(boot=agent.clock.mark)], []))
+    await agent.keep(ConfigWrite([word._replace(boot=agent.clock.mark)], []))
 
     writing = asyncio.create_task(agent.writer.run())
 

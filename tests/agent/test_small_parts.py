@@ -23,7 +23,7 @@ from backhaul_agent.logs import Bursts
 from backhaul_agent.stamps import stamp_ms
 from backhaul_agent.systemd_notify import Notifier
 from backhaul_agent.uplink.confirmations import Claim
-from backhaul_agent.uplink.dispatch import Watermark, Watermarks, read_watermark
+from backhaul_agent.uplink.dispatch import Watermarks, WatermarkWord, read_watermark
 from backhaul_runtime.jetstream import covers
 from tests.support.agent_clock import FakeClock
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def test_a_watermark_says_epoch_and_seq() -> None:
-    assert read_watermark(b'{"epoch": 7, "seq": 12, "more": 1}') == Watermark(7, 12)
+    assert read_watermark(b'{"epoch": 7, "seq": 12, "more": 1}') == WatermarkWord(7, 12)
 
 
 @pytest.mark.parametrize(

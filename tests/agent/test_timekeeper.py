@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import backhaul_agent.time_sync.exchange as exchange_module
 from backhaul_agent.config import ClockConfig, Config, DeviceConfig
-from backhaul_agent.hub_time.hub_clock import HubClock, Quality, State
+from backhaul_agent.hub_time.hub_clock import HubClock, HubClockState, Quality
 from backhaul_agent.time_sync.exchange import WANTED, Exchange
 from backhaul_agent.time_sync.timekeeper import Patience, is_news
 from backhaul_codec.protocol.vehicle_report import VehicleReport
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 MS, S = 10**6, 10**9
 NOW = 1_780_000_000 * S
-SYNCED = State(Quality.SYNCED, 0, 10 * MS, "a")
+SYNCED = HubClockState(Quality.SYNCED, 0, 10 * MS, "a")
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,9 @@ SYNCED = State(Quality.SYNCED, 0, 10 * MS, "a")
         (SYNCED._replace(error_ns=1601 * MS), SYNCED._replace(error_ns=400 * MS), True),
     ],
 )
-def test_the_hub_is_told_what_matters(told: State | None, now: State, news: bool) -> None:
+def test_the_hub_is_told_what_matters(
+    told: HubClockState | None, now: HubClockState, news: bool
+) -> None:
     assert is_news(told, now) is news
 
 

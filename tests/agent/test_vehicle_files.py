@@ -15,7 +15,7 @@ from backhaul_agent.cli.main import cli
 from backhaul_agent.config_file import load
 from backhaul_agent.errors import ConfigError, VehicleFilesError
 from backhaul_codec.protocol.credentials import parse_credentials, parse_seed
-from backhaul_codec.protocol.identity import Identity, Link, encode_identity
+from backhaul_codec.protocol.identity import Identity, LinkCapacity, encode_identity
 from tests.support.jwts import jwt_of
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ PLAIN = Identity(
     token="ab12",
     leaf_urls=("nats-leaf://VID-001:secret@a:7422", "nats-leaf://VID-001:secret@b:7422"),
     down_stream="DOWN_00",
-    link=Link(kbit_s=20.0),
+    link=LinkCapacity(kbit_s=20.0),
 )
 
 
@@ -121,7 +121,7 @@ def test_where_the_ledger_can_have_no_directory_nothing_is_written(vehicle: Vehi
 def test_whatever_the_umask_files_have_their_modes(vehicle: Vehicle) -> None:
     before = os.umask(0o077)
     try:
-        identity = msgspec.structs.replace(PLAIN, ca=PEM, link=Link("scheduled"))
+        identity = msgspec.structs.replace(PLAIN, ca=PEM, link=LinkCapacity("scheduled"))
         vehicle.first(identity)
     finally:
         os.umask(before)
@@ -145,9 +145,11 @@ def test_another_authority_of_the_hub_needs_a_restart_of_the_leaf(vehicle: Vehic
 
 
 def test_the_same_again_changes_nothing(vehicle: Vehicle) -> None:
-    vehicle.first(msgspec.structs.replace(PLAIN, link=Link("scheduled"), nodes=("gps",)))
+    vehicle.first(msgspec.structs.replace(PLAIN, link=LinkCapacity("scheduled"), nodes=("gps",)))
     before = vehicle.all()
-    said = vehicle.enrol(msgspec.structs.replace(PLAIN, link=Link("scheduled"), nodes=("gps",)))
+    said = vehicle.enrol(
+        msgspec.structs.replace(PLAIN, link=LinkCapacity("scheduled"), nodes=("gps",))
+    )
     assert vehicle.all() == before
     assert said.count("as it was") == len(before)
     assert "Start" not in said

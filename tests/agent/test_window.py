@@ -16,8 +16,8 @@ from backhaul_agent.leaf.link_window import (
     WINDOW_MAX,
     WINDOW_MIN,
     WIRE_BYTES,
+    LinkSample,
     LinkWindow,
-    Sample,
 )
 
 SIZES = {"live": 150, "bulk": 2048}
@@ -50,7 +50,7 @@ class ModelLink:
                 round_end_s = start_s + size * self.message_bytes / self.bytes_s + self.trip_s
             window.sample(
                 "bulk",
-                Sample(self.now_s, self.acked, size, 1000, self.message_bytes - WIRE_BYTES),
+                LinkSample(self.now_s, self.acked, size, 1000, self.message_bytes - WIRE_BYTES),
             )
             self.now_s += look_s
         return used
@@ -119,7 +119,7 @@ def test_a_silent_link_is_begun_anew_with_little() -> None:
     assert window.window("bulk") == WINDOW_MAX
     for _ in range(12):
         link.now_s += SILENT_S
-        window.sample("bulk", Sample(link.now_s, link.acked, 10, 1000, 2000))
+        window.sample("bulk", LinkSample(link.now_s, link.acked, 10, 1000, 2000))
     assert window.window("bulk") == WINDOW_MIN
 
 
@@ -127,13 +127,13 @@ def test_a_link_with_nothing_under_way_is_not_silent() -> None:
     window = LinkWindow(125_000, dict(SIZES))
     before = window.window("bulk")
     for second in range(0, 1000, 10):
-        assert window.sample("bulk", Sample(second, 7, 0, 0, 2000)) == before
+        assert window.sample("bulk", LinkSample(second, 7, 0, 0, 2000)) == before
 
 
 def test_what_is_not_limited_by_the_window_says_nothing_about_the_link() -> None:
     window = LinkWindow(125_000, dict(SIZES))
     for second in range(100):
-        window.sample("bulk", Sample(second, second, 1, 0, 2000))
+        window.sample("bulk", LinkSample(second, second, 1, 0, 2000))
     assert window.rate_bytes_s is None
 
 
@@ -159,13 +159,13 @@ def test_told_not_to_adapt_it_keeps_what_the_configuration_says(
 def test_one_slow_message_of_the_other_lane_is_no_silence() -> None:
     window = LinkWindow(125_000, dict(SIZES))
     link = ModelLink(2500, 0.6)
-    window.sample("live", Sample(0.0, 0, 0, 0, 150))
+    window.sample("live", LinkSample(0.0, 0, 0, 0, 150))
     link.run(window, 60)
     before = window.rate_bytes_s
     assert before is not None
     for _ in range(3):
         link.run(window, 60)
-        window.sample("live", Sample(link.now_s, 0, 1, 0, 150))
+        window.sample("live", LinkSample(link.now_s, 0, 1, 0, 150))
         assert window.rate_bytes_s == pytest.approx(before, rel=0.3)
 
 
@@ -206,7 +206,7 @@ class SharedLink:
                     if lane in backlog:
                         self._fill(lane, window.window(lane))
                 waiting = 1000 if lane in backlog else 0
-                seen = Sample(
+                seen = LinkSample(
                     self.now_s, self.acked[lane], self.rounds[lane][1], waiting,
                     self.message_bytes - WIRE_BYTES,
                 )  # fmt: skip

@@ -14,11 +14,11 @@ import pytest
 
 from backhaul_agent.commit.framer import Content, Frame, Points
 from backhaul_agent.commit.participant import AT_ONCE_S, CommitParticipant, Draft
-from backhaul_agent.commit.queues import Arrival
+from backhaul_agent.commit.queues import QueuedPublish
 from backhaul_agent.commit.writer import Writer
 from backhaul_agent.errors import RefusedError
 from backhaul_agent.ledger.ledger import Ledger
-from backhaul_agent.ledger.rows import Changes, Inward, Quarantine
+from backhaul_agent.ledger.rows import Inward, LedgerChanges, Quarantine
 from backhaul_agent.ledger.system_events import event
 from backhaul_codec import Opaque, Point, decode
 from backhaul_codec.state.merge import Head, HeadKey
@@ -55,7 +55,7 @@ class Bench:
             self.news.set()
 
         point = Point(node="n", type="t", time=number, value=float(number))
-        self.writer.submit(Arrival(Points("n", [point], live), size, waits, answer))
+        self.writer.submit(QueuedPublish(Points("n", [point], live), size, waits, answer))
 
     async def until(self, wanted: Any) -> None:
         async with asyncio.timeout(60):
@@ -237,7 +237,7 @@ async def test_a_watermark_that_falls_back_while_a_higher_one_is_written_counts(
     async with bench(tmp_path, start=False) as it:
         commit = it.ledger.commit
 
-        async def falls_meanwhile(changes: Changes) -> list[int]:
+        async def falls_meanwhile(changes: LedgerChanges) -> list[int]:
             monkeypatch.setattr(it.ledger, "commit", commit)
             it.writer.set_watermark("bulk", 0)
             return await commit(changes)
@@ -294,7 +294,7 @@ async def fill(it: Bench) -> None:
     while not it.ledger.budget.full:
         done = asyncio.Event()
         it.writer.submit(
-            Arrival(Frame("n", body, 1, (1, 1)), 100, True, lambda *_, d=done: d.set())
+            QueuedPublish(Frame("n", body, 1, (1, 1)), 100, True, lambda *_, d=done: d.set())
         )
         await done.wait()
         await asyncio.sleep(0)

@@ -9,7 +9,7 @@ import pytest
 
 from backhaul_agent.commands.decide import CommandBook
 from backhaul_agent.config import CommandConfig
-from backhaul_agent.ledger.command_rows import CommandRow, Outcome, State
+from backhaul_agent.ledger.command_rows import CommandRow, RunOutcome, RunState
 from backhaul_codec import Opaque, Point, encode_frame, encode_point
 from backhaul_codec.assurance.completeness import HOUR_NS
 from tests.chaos.checker import RULES, check, cut_short
@@ -106,13 +106,13 @@ def test_a_command_is_given_up_in_a_new_epoch() -> None:
 
 
 def test_the_checker_knows_an_end_that_was_cut_short_by_the_agents_code() -> None:
-    row = CommandRow(1, "c1", "once", b"", 0, 1, State.RUNNING, 1)
+    row = CommandRow(1, "c1", "once", b"", 0, 1, RunState.RUNNING, 1)
     end = CommandBook([CommandConfig("once")]).decide(row, None, None)
-    assert isinstance(end, Outcome)
+    assert isinstance(end, RunOutcome)
     assert end.code == CUT["code"]
     safe = CommandBook([CommandConfig("once", idempotent=True)]).decide(row, 2, 0)
     for each in (end, safe):
-        assert isinstance(each, Outcome)
+        assert isinstance(each, RunOutcome)
         assert cut_short({"code": each.code.value})
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul_agent.commit.framer import pack
-from backhaul_agent.ledger.rows import Changes, Staged
+from backhaul_agent.ledger.rows import LedgerChanges, Staged
 from backhaul_agent.presence.machine import identify
 from backhaul_codec.protocol.words import spare_of
 from tests.agent.ledgers import open_ledger
@@ -176,8 +176,8 @@ async def test_open_on_a_disk_is_what_is_in_no_message_or_waits_for_its_time(
     path = tmp_path / "ledger.db"
     ledger = await open_ledger(path)
     for number in (1, 2):
-        await ledger.commit(Changes([row(number)]))
-    await ledger.commit(Changes(staged=[Staged("imu", 1, pack([reading(4)]))]))
+        await ledger.commit(LedgerChanges([row(number)]))
+    await ledger.commit(LedgerChanges(staged=[Staged("imu", 1, pack([reading(4)]))]))
     found, waits = Clone(VID, Damage(VID, 0, 0)), Clone(VID, Damage(VID, 0, 0))
     assert look_at_image(path, found)
     assert found.ends[LaneName(VID, "bulk", 42)] == 2

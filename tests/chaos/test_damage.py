@@ -6,7 +6,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from backhaul_agent.commit.framer import pack
-from backhaul_agent.ledger.rows import Changes, Outgoing, Staged
+from backhaul_agent.ledger.rows import LedgerChanges, Outgoing, Staged
 from backhaul_agent.ledger.system_events import app_event
 from backhaul_codec import Point, encode_point
 from tests.agent.ledgers import open_ledger
@@ -38,9 +38,9 @@ async def test_only_what_is_above_the_watermark_or_in_no_message_stands_in_a_led
     path = tmp_path / "ledger.db"
     ledger = await open_ledger(path)
     for number in (1, 2, 3):
-        await ledger.commit(Changes([frame(number), happening(number), setting(number)]))
+        await ledger.commit(LedgerChanges([frame(number), happening(number), setting(number)]))
     staged = [Staged("imu", 1, pack([reading(4)]))]
-    await ledger.commit(Changes(staged=staged, watermarks={"bulk": 2, "live": 4}))
+    await ledger.commit(LedgerChanges(staged=staged, watermarks={"bulk": 2, "live": 4}))
     damage = Damage(VID, 0, 0)
     assert look_up(path, damage)
     await ledger.close()
@@ -70,8 +70,8 @@ async def test_what_the_hub_may_have_lost_again_stands_in_a_ledger_alone_too(
     path = tmp_path / "ledger.db"
     ledger = await open_ledger(path)
     for number in (1, 2, 3):
-        await ledger.commit(Changes([frame(number), happening(number)]))
-    await ledger.commit(Changes(watermarks={"bulk": 3, "live": 3}))
+        await ledger.commit(LedgerChanges([frame(number), happening(number)]))
+    await ledger.commit(LedgerChanges(watermarks={"bulk": 3, "live": 3}))
     damage = Damage(VID, 0, 0)
     held = {LaneName(VID, "bulk", 42): 2, LaneName(VID, "live", 42): 3}
     assert look_up(path, damage, [Rollback(0, held)])

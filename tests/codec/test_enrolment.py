@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from backhaul_codec.protocol.enrolment import (
     EnrolmentError,
-    Refused,
+    EnrolmentRefused,
     read_answer,
     read_request,
     read_token,
@@ -151,11 +151,11 @@ def test_only_the_public_key_of_a_user_is_one() -> None:
 
 
 def test_answers_come_back_as_they_were_written() -> None:
-    refused = Refused(code="used", message="it was used before")
+    refused = EnrolmentRefused(code="used", message="it was used before")
     assert read_answer(write_answer(IDENTITY), "VID-001") == IDENTITY
     assert read_answer(write_answer(refused), "VID-001") == refused
     assert not refused.passes
-    assert Refused(code="busy", message="").passes
+    assert EnrolmentRefused(code="busy", message="").passes
 
 
 def test_an_answer_about_another_device_is_refused() -> None:

@@ -13,7 +13,7 @@ from backhaul_codec.protocol.identity import (
     DOCUMENT_BYTES_MAX,
     Identity,
     IdentityError,
-    Link,
+    LinkCapacity,
     decode_identity,
     encode_identity,
 )
@@ -29,7 +29,7 @@ FULL = Identity(
     seed=SEED,
     down_stream="DOWN_00",
     nodes=("battery", "motor rear"),
-    link=Link("scheduled", 20.0),
+    link=LinkCapacity("scheduled", 20.0),
 )
 LEAST: dict[str, Any] = {
     "version": 1,
@@ -47,7 +47,12 @@ def test_it_comes_back_as_it_was_written() -> None:
 
 def test_what_may_be_left_out_has_its_default() -> None:
     found = decode_identity(json.dumps(LEAST))
-    assert (found.ca, found.jwt, found.nodes, found.link) == ("", "", (), Link("always", 1000.0))
+    assert (found.ca, found.jwt, found.nodes, found.link) == (
+        "",
+        "",
+        (),
+        LinkCapacity("always", 1000.0),
+    )
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from backhaul_codec import CodecError, Opaque, Point, Value, decode, encode_point
 from backhaul_codec.state.merge import (
-    Change,
     Head,
     HeadKey,
     Heads,
+    ValueChange,
     differing,
     join,
     merge,
@@ -131,11 +131,11 @@ def test_what_a_point_did_is_said(offered: list[tuple[str, Point]]) -> None:
         assert merged.changed == (replica.digests() != digests)
         assert merged.changed or dict(replica) == stored
         if before is None:
-            assert merged.change is Change.NEW
+            assert merged.change is ValueChange.NEW
         elif mine.rank() < before.rank():
-            assert merged.change is Change.LOST
+            assert merged.change is ValueChange.LOST
         else:
-            assert merged.change is (Change.WON if merged.changed else Change.REPEAT)
+            assert merged.change is (ValueChange.WON if merged.changed else ValueChange.REPEAT)
         assert replica.offer(parent, point).changed is False
 
 
@@ -150,7 +150,7 @@ def test_a_head_survives_the_way_to_the_other_end(head: Head, point: Point) -> N
 def test_a_lost_point_may_still_delete() -> None:
     head = Head(NOON, "", 5)
     merged = merge(head, Point("gps", "a", NOON - 1, 4, tombstone=1))
-    assert (merged.change, merged.changed) == (Change.LOST, True)
+    assert (merged.change, merged.changed) == (ValueChange.LOST, True)
     assert merged.head == Head(NOON, "", 5, 1)
     assert merged.head.deleted
     # Who does not know of it cannot put it back by accident.

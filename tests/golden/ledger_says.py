@@ -9,7 +9,7 @@ from backhaul_agent.commit.heads import HeadKeeper
 from backhaul_agent.ingest.replay_book import ReplayBook
 from backhaul_agent.ledger import command_rows
 from backhaul_agent.ledger.ledger import Ledger
-from backhaul_agent.ledger.rows import Changes, Outgoing, Staged
+from backhaul_agent.ledger.rows import LedgerChanges, Outgoing, Staged
 from backhaul_codec import Point, encode_frame, encode_point
 
 from .plain import message, plain
@@ -17,7 +17,7 @@ from .plain import message, plain
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from backhaul_agent.ledger.lanes import Lane
+    from backhaul_agent.ledger.lanes import CommittedLane
 
 NOON = 1_767_268_800_000_000_000
 MANY = 1 << 20
@@ -55,7 +55,7 @@ async def says(ledger: Ledger) -> dict[str, Any]:
     }
 
 
-async def _lane(ledger: Ledger, lane: Lane) -> dict[str, Any]:
+async def _lane(ledger: Ledger, lane: CommittedLane) -> dict[str, Any]:
     rows = await ledger.owned(lane, 0, MANY)
     return {
         "seqs": [lane.next_seq, lane.watermark, lane.confirmed, lane.used_seq, lane.ready_seq],
@@ -79,10 +79,10 @@ async def go_on(ledger: Ledger) -> list[Any]:
         Outgoing("bulk", "f.battery", frame, 0, (NOON, NOON + 2)),
     ]
     staged = [row.id for row in await ledger.staged()]
-    await ledger.commit(Changes(messages=messages, unstage=staged, time_ns=NOON))
+    await ledger.commit(LedgerChanges(messages=messages, unstage=staged, time_ns=NOON))
     more = [Staged("battery", 1, b"one")]
     await ledger.commit(
-        Changes(messages=messages, staged=more, watermarks={"live": before["live"]})
+        LedgerChanges(messages=messages, staged=more, watermarks={"live": before["live"]})
     )
     return [
         [

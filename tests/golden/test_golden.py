@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul_agent.ledger.rows import Changes, Settled
+from backhaul_agent.ledger.rows import CorrectedMessage, LedgerChanges
 from backhaul_agent.ledger.schema import SCHEMA_VERSION
 from backhaul_codec import chain, check, decode, hash_of, peek, restamp
 from backhaul_codec.bulk.columns import decode_columns
@@ -23,7 +23,7 @@ from backhaul_hub.continuity.lane_state import Explained
 from backhaul_hub.db import migrations as schema
 from backhaul_hub.db.devices import read_devices
 from backhaul_hub.db.store import Registry
-from backhaul_hub.uplink.lane_rows import Position, read_lanes, read_position
+from backhaul_hub.uplink.lane_rows import ReadPosition, read_lanes, read_position
 from tests.agent.ledgers import open_ledger, outgoing
 
 from .make import HERE, plain
@@ -107,7 +107,7 @@ async def test_a_ledger_of_schema_3_goes_on_and_its_chains_begin_at_its_last_mes
         assert await ledger.hash_at(former, 3) == hash_of("f.battery", before[1][1])
         assert not await ledger.is_linked(former, 3)
 
-        await ledger.commit(Changes(messages=[outgoing(), outgoing("live")]))
+        await ledger.commit(LedgerChanges(messages=[outgoing(), outgoing("live")]))
         new = (await ledger.read("bulk", 1, 9))[-1]
         assert peek(new.body).link == hash_of("f.battery", before[-1][1])
         assert [bool(peek(row.body).link) for row in await ledger.read("live", 1, 9)] == [False] * 5
@@ -115,7 +115,7 @@ async def test_a_ledger_of_schema_3_goes_on_and_its_chains_begin_at_its_last_mes
 
         # Its time is known: what waited leaves, linked to what stands before it.
         [pending] = await ledger.pending((), 9)
-        await ledger.commit(Changes(settled=[Settled(pending.id, None)]))
+        await ledger.commit(LedgerChanges(settled=[CorrectedMessage(pending.id, None)]))
         rows = await ledger.read("live", 1, 9)
         assert [row.body for row in rows[:2]] == [before[2][1], before[3][1]]
         for first, second in pairwise(rows[1:]):
@@ -135,7 +135,7 @@ async def test_a_hub_db_of_schema_9_goes_on_with_its_lanes(tmp_path: Path) -> No
     async with await Registry.open(path) as registry:
         lanes = await read_lanes(registry)
         assert list(await read_devices(registry)) == ["VID-001"]
-        assert await read_position(registry, "UP_00") == Position(
+        assert await read_position(registry, "UP_00") == ReadPosition(
             "2026-01-31T10:00:00Z", 9, 1, 77, 3
         )
     with closing(sqlite3.connect(path)) as made:

@@ -13,7 +13,7 @@ from backhaul_hub.db.store import Registry
 from backhaul_hub.device import Device
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.streams.streams import declared_streams, reconcile
-from backhaul_hub.uplink.lane_rows import Position, store_read
+from backhaul_hub.uplink.lane_rows import ReadPosition, store_read
 from backhaul_hub.uplink.stream_digest import Block, digest_blocks, ranges
 from tests.support.rig import patient
 
@@ -59,7 +59,7 @@ async def streams_at(client: Client, directory: Path) -> HubConfig:
     async with await Registry.open(directory / "hub.db") as registry:
         await add_device(registry, Device("VID-001", "token", "hash", 1))
         created = (await api.request("STREAM.INFO.UP_00"))["created"]
-        await store_read(registry, "UP_00", Position(created, 5, 0, 1, 1), {})
+        await store_read(registry, "UP_00", ReadPosition(created, 5, 0, 1, 1), {})
     return config
 
 

@@ -18,7 +18,7 @@ from backhaul_hub.commands.book import CommandBook
 from backhaul_hub.commands.command import Command, Key
 from backhaul_hub.commands.outcome import Heard, read_result
 from backhaul_hub.commands.service import CommandShell
-from backhaul_hub.config import Commands
+from backhaul_hub.config import CommandsSection
 from backhaul_hub.continuity.examine import Examined
 from backhaul_hub.continuity.lane_key import LaneKey
 from tests.support.hub_sync import FakeClock
@@ -35,7 +35,7 @@ S = 1_000_000_000
 NOW = 1_700_000_000 * S
 
 
-RULES = Commands(rows_max=10)
+RULES = CommandsSection(rows_max=10)
 
 
 DEVICES = {"VID-001"}

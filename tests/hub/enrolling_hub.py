@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from backhaul_codec.protocol.enrolment import (
-    Refused,
+    EnrolmentRefused,
     Token,
     read_token,
     request_subject,
@@ -17,7 +17,7 @@ from backhaul_codec.protocol.enrolment import (
 from backhaul_hub.access.identity_documents import Documents
 from backhaul_hub.access.keys import read_keys
 from backhaul_hub.config import load
-from backhaul_hub.db.change import Change
+from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.devices import read_devices
 from backhaul_hub.db.store import Registry
 from backhaul_hub.enrol.add_device import DeviceSettings
@@ -77,7 +77,7 @@ class Hub:
             raise self.trouble
         self.learnt += 1
 
-    async def ask(self, token: Token, key: Credentials = KEY) -> Identity | Refused:
+    async def ask(self, token: Token, key: Credentials = KEY) -> Identity | EnrolmentRefused:
         async with self.service() as service:
             return await service.answer(request_subject(token.id), write_request(token.id, key))
 
@@ -95,14 +95,14 @@ class Hub:
         await revoke_device(self.directory, self.config, self.clock, device)
 
 
-def code_of(answer: Identity | Refused) -> str:
-    assert isinstance(answer, Refused), answer
+def code_of(answer: Identity | EnrolmentRefused) -> str:
+    assert isinstance(answer, EnrolmentRefused), answer
     write_answer(answer)
     return answer.code
 
 
-def _signed(device: str, public_key: str) -> Change:
-    return Change(
+def _signed(device: str, public_key: str) -> RowChange:
+    return RowChange(
         "UPDATE rotation SET public_key = ?, state = 'signed' WHERE device = ?",
         [(public_key, device)],
     )

@@ -27,7 +27,7 @@ from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import BackupError, HubError
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.nats.snapshots import Snapshot, copy
-from backhaul_hub.uplink.lane_rows import Position, read_position
+from backhaul_hub.uplink.lane_rows import ReadPosition, read_position
 from backhaul_hub.uplink.stream_digest import (
     Block,
 )
@@ -135,7 +135,7 @@ async def test_a_backup_taken_while_writes_go_on_comes_back_as_it_was(
     async with await Registry.open(tmp_path / "hub" / "hub.db") as registry:
         assert list(await read_devices(registry)) == ["VID-001"]
         # The same stream to the hub, though the server has made it anew.
-        assert await read_position(registry, "UP_00") == Position(info["created"], 5, 0, 1, 1)
+        assert await read_position(registry, "UP_00") == ReadPosition(info["created"], 5, 0, 1, 1)
     down = await api.request("STREAM.INFO.DOWN_00")
     assert down["state"]["first_seq"] == 1_800_000_000 * 10**6
 

@@ -18,7 +18,7 @@ from nats.aio.msg import Msg
 from backhaul_codec.protocol import blobs
 from backhaul_hub.artifacts.object_store import CHUNK_BYTES, Objects
 from backhaul_hub.artifacts.service import WAITING_BYTES_MAX, BlobService
-from backhaul_hub.config import Artifacts
+from backhaul_hub.config import ArtifactsSection
 from backhaul_hub.errors import ArtifactError, HubError
 from backhaul_hub.streams.twin_streams import BLOBS
 from backhaul_runtime.clock import SystemClock
@@ -85,7 +85,11 @@ class Bench:
 
 @asynccontextmanager
 async def bench(
-    server: NatsServer, directory: Path, *, limits: Artifacts | None = None, store_bytes: int = -1
+    server: NatsServer,
+    directory: Path,
+    *,
+    limits: ArtifactsSection | None = None,
+    store_bytes: int = -1,
 ) -> AsyncIterator[Bench]:
     client = await patient.connect(server.url)
     stream = {
@@ -105,7 +109,7 @@ async def bench(
         answers[device].put_nowait(blobs.decode_answer(message.data))
 
     await client.subscribe("blobr.>", cb=hear)
-    service = BlobService(client, HubClock(), TOKENS.get, directory, limits or Artifacts())
+    service = BlobService(client, HubClock(), TOKENS.get, directory, limits or ArtifactsSection())
     running = asyncio.create_task(service.run())
     await service.listen(client)
     try:
@@ -281,7 +285,7 @@ async def test_a_control_plane_that_was_started_again_goes_on_where_it_was(
 
 
 async def test_what_a_device_may_upload_is_bounded(nats_server: NatsServer, tmp_path: Path) -> None:
-    limits = Artifacts(upload_bytes_max=100_000, uploads_max=2)
+    limits = ArtifactsSection(upload_bytes_max=100_000, uploads_max=2)
     async with bench(nats_server, tmp_path, limits=limits) as it:
         assert await it.code(blobs.Offer, "a", bytes(32), 100_001) == blobs.QUOTA
         assert await it.upload("a", noise(60_000))

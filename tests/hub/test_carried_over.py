@@ -14,7 +14,7 @@ from backhaul_hub.access.push import AccountKeeper, revoked_for_ever
 from backhaul_hub.access.revocations import Revocation, in_force, revocations, revoke
 from backhaul_hub.backup.carry_revocations import CarriedOver, carry_over, revoked_in_files
 from backhaul_hub.backup.files import copy_database, fold_log
-from backhaul_hub.db.change import Change
+from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.store import Registry
 from backhaul_hub.enrol.rotate import begin_rotation
 from backhaul_hub.errors import BackupError
@@ -75,7 +75,7 @@ class Backed(Hub):
         async with await Registry.open(self.directory / "hub.db") as registry:
             done = logged_in((await rotations(registry))[VID], OTHER.public_key, 1)
             assert done is not None
-            change = Change("UPDATE device SET public_key = ?", [(OTHER.public_key,)])
+            change = RowChange("UPDATE device SET public_key = ?", [(OTHER.public_key,)])
             old = revoke(Revocation(KEY.public_key, "FLEET", VID, 1))
             await registry.write([change, old, put(done)])
 

@@ -75,7 +75,7 @@ async def test_each_kind_of_row_of_schema_14_is_told_as_before(tmp_path: Path) -
     await (await Registry.open(path)).close()
     older_hub_db(path)
     async with await Registry.open(path) as registry:
-        commands = await command_rows.newest(registry, questions.Commands())
+        commands = await command_rows.newest(registry, questions.CommandsQuestion())
         ranks = await registry.fetch("SELECT number, rank FROM command ORDER BY number")
     assert [(each.id, each.state, each.outcome) for each in commands] == [
         (f"c{number}", state, outcome) for number, (state, _, _, outcome) in enumerate(OLDER)

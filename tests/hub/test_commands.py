@@ -22,7 +22,7 @@ from backhaul_hub.commands.book import AGAIN_BYTES_MAX, AGAIN_S_MAX, AGAIN_S_MIN
 from backhaul_hub.commands.command import Command, Key
 from backhaul_hub.commands.outcome import State, read_result
 from backhaul_hub.commands.service import DELIVER, CommandShell, arrival_of
-from backhaul_hub.db.change import Change
+from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.migrations import SCHEMA_VERSION
 from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import RegistryError
@@ -413,7 +413,7 @@ async def test_a_late_word_of_the_vehicle_replaces_the_hubs(tmp_path: Path) -> N
         await registry.write([command_rows.put_late(KEY, vehicle_says(DONE, NOW + 9))])
         late = vehicle_says({"state": "interrupted"})
         await registry.write([command_rows.put_late(KEY, late)])
-        (found,) = await command_rows.newest(registry, questions.Commands(id="a"))
+        (found,) = await command_rows.newest(registry, questions.CommandsQuestion(id="a"))
         assert (found.state, found.ended_ns) == ("done", NOW + 9)
 
 
@@ -424,10 +424,10 @@ async def test_rows_are_bounded_by_number_and_age(tmp_path: Path) -> None:
             command.ended_ns = 0 if number == 2 else NOW + number * 86_400 * S
             await registry.write([command_rows.put([command])])
         await registry.write([command_rows.forget(NOW + 30 * 86_400 * S, 20.0, 1000)])
-        left = await command_rows.newest(registry, questions.Commands())
+        left = await command_rows.newest(registry, questions.CommandsQuestion())
         assert [each.id for each in left] == ["c2", *(f"c{number}" for number in range(10, 20))]
         await registry.write([command_rows.forget(NOW, 30.0, 5)])
-        left = await command_rows.newest(registry, questions.Commands("VID-001"))
+        left = await command_rows.newest(registry, questions.CommandsQuestion("VID-001"))
         assert [each.id for each in left] == ["c2", *(f"c{number}" for number in range(15, 20))]
 
 
@@ -509,19 +509,19 @@ async def test_a_hub_without_commands_is_brought_up_to_date(tmp_path: Path) -> N
     async with await Registry.open(tmp_path / "hub.db") as registry:
         await registry.write(
             [
-                Change("DROP TABLE command", [()]),
-                Change("DROP TABLE shadow", [()]),
-                Change("DROP TABLE enrolment", [()]),
-                Change("DROP TABLE revocation", [()]),
-                Change("DROP TABLE person", [()]),
-                Change("DROP TABLE rotation", [()]),
-                Change("DROP TABLE vehicle", [()]),
-                Change("DROP TABLE account_generation", [()]),
-                *(Change(f"DROP TABLE {table}", [()]) for table in IMPORTS),
-                Change("ALTER TABLE lane DROP COLUMN chain", [()]),
-                Change("ALTER TABLE mark DROP COLUMN chain", [()]),
-                Change("ALTER TABLE device RENAME COLUMN public_key TO password_hash", [()]),
-                Change("PRAGMA user_version = 3", [()]),
+                RowChange("DROP TABLE command", [()]),
+                RowChange("DROP TABLE shadow", [()]),
+                RowChange("DROP TABLE enrolment", [()]),
+                RowChange("DROP TABLE revocation", [()]),
+                RowChange("DROP TABLE person", [()]),
+                RowChange("DROP TABLE rotation", [()]),
+                RowChange("DROP TABLE vehicle", [()]),
+                RowChange("DROP TABLE account_generation", [()]),
+                *(RowChange(f"DROP TABLE {table}", [()]) for table in IMPORTS),
+                RowChange("ALTER TABLE lane DROP COLUMN chain", [()]),
+                RowChange("ALTER TABLE mark DROP COLUMN chain", [()]),
+                RowChange("ALTER TABLE device RENAME COLUMN public_key TO password_hash", [()]),
+                RowChange("PRAGMA user_version = 3", [()]),
             ]
         )
     async with await Registry.open(tmp_path / "hub.db") as registry:

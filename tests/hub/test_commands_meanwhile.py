@@ -9,7 +9,7 @@ import pytest
 
 from backhaul_codec.protocol.enrolment import request_subject, write_request
 from backhaul_hub.access.revocations import Revocation, revoke
-from backhaul_hub.db.change import Change
+from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.devices import read_devices
 from backhaul_hub.db.store import Registry
 from backhaul_hub.enrol import add_device as enrol
@@ -84,8 +84,8 @@ def _ends_rotation(hub: Hub) -> Callable[[Registry], Awaitable[object]]:
     async def ends(registry: Registry) -> None:
         await registry.write(
             [
-                Change("UPDATE device SET public_key = ?", [(OTHER.public_key,)]),
-                Change("UPDATE rotation SET state = 'done'", [()]),
+                RowChange("UPDATE device SET public_key = ?", [(OTHER.public_key,)]),
+                RowChange("UPDATE rotation SET state = 'done'", [()]),
                 revoke(Revocation(KEY.public_key, "FLEET", "VID-001", hub.clock.now)),
             ]
         )

@@ -27,7 +27,7 @@ from backhaul_hub.db.store import Registry
 from backhaul_hub.device import Device
 from backhaul_hub.uplink.device_words import MARKS_KEPT_NS, WordBook
 from backhaul_hub.uplink.device_words_store import marks_of, restore
-from backhaul_hub.uplink.lane_rows import Position, read_lanes, store_read
+from backhaul_hub.uplink.lane_rows import ReadPosition, read_lanes, store_read
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -62,7 +62,7 @@ class Hub:
 
     async def store(self) -> None:
         lanes, changes = self.continuity.take_changed(), self.book.take_changes()
-        await store_read(self.registry, "UP_00", Position(), lanes, changes)
+        await store_read(self.registry, "UP_00", ReadPosition(), lanes, changes)
 
 
 def at(hours: float) -> int:

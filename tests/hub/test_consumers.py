@@ -10,7 +10,7 @@ import pytest
 from backhaul_codec import Point, encode_frame
 from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.continuity.lane_key import LaneKey
-from backhaul_hub.db.change import Change
+from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.devices import read_devices
 from backhaul_hub.db.store import Registry
 from backhaul_hub.nats.jetstream import JetStreamApi
@@ -42,9 +42,9 @@ class Recorder:
         number = len(self.told)
         self._waiting.append((f"{said.uplink.device}-{number}", str(number), "", said.seq))
 
-    def take_changes(self) -> Sequence[Change]:
+    def take_changes(self) -> Sequence[RowChange]:
         rows, self._waiting = self._waiting, []
-        return [Change("INSERT INTO device VALUES (?, ?, ?, ?)", rows)]
+        return [RowChange("INSERT INTO device VALUES (?, ?, ?, ?)", rows)]
 
     def stored(self) -> None:
         self.stored_told = len(self.told)

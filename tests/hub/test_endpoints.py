@@ -51,7 +51,7 @@ def services() -> Services:
     table = [
         Endpoint("stop", None, partial(named, "stop"), early=True),
         Endpoint(
-            *("devices", questions.Devices, partial(named, "operators")),
+            *("devices", questions.DevicesQuestion, partial(named, "operators")),
             *(May.READ, partial(named, "people")),
         ),
         Endpoint("node", questions.Node, partial(named, "node")),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul_codec.protocol.enrolment import Refused, Request
+from backhaul_codec.protocol.enrolment import EnrolmentRefused, Request
 from backhaul_hub.db.store import Registry
 from backhaul_hub.device import Device
 from backhaul_hub.enrol import rows as enrolment_rows
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from backhaul_hub.db.change import Change
+    from backhaul_hub.db.change import RowChange
     from backhaul_hub.enrol.rules import Decision
 
 S = 1_000_000_000
@@ -41,7 +41,7 @@ def code_of(
     now_ns: int = NOW + 2 * S,
 ) -> str:
     decision = decide(asked(key), enrolment, known, spent, now_ns)
-    assert isinstance(decision, Refused), decision
+    assert isinstance(decision, EnrolmentRefused), decision
     return decision.code
 
 
@@ -111,7 +111,7 @@ async def test_of_two_that_ask_at_once_one_is_accepted(tmp_path: Path) -> None:
     decisions = []
 
     async def use(registry: Registry, key: str) -> None:
-        async def decided() -> tuple[list[Change], Decision]:
+        async def decided() -> tuple[list[RowChange], Decision]:
             found = await enrolment_rows.find(registry, OPEN.id)
             decision = decide(asked(key), found, None, (), NOW + S)
             if decision != Accept():
@@ -131,7 +131,7 @@ async def test_of_two_that_ask_at_once_one_is_accepted(tmp_path: Path) -> None:
     assert found is not None
     assert found.state(NOW) == "used"
     assert decisions.count(Accept()) == 1
-    assert {each.code for each in decisions if isinstance(each, Refused)} == {"used"}
+    assert {each.code for each in decisions if isinstance(each, EnrolmentRefused)} == {"used"}
 
 
 async def test_revoking_takes_all_tokens_back_and_they_are_forgotten_in_time(

@@ -17,7 +17,7 @@ from backhaul_codec.protocol.identity import Identity
 from backhaul_hub.access.key_rotations import rotations
 from backhaul_hub.access.keys import read_keys
 from backhaul_hub.access.revocations import revocations
-from backhaul_hub.db.change import Change
+from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.store import Registry
 from backhaul_hub.enrol import rows as enrolment_rows
 from backhaul_hub.enrol.add_device import DeviceSettings, change_nodes, create_device
@@ -171,7 +171,7 @@ async def test_the_key_of_a_later_rotation_is_answered_with_its_own_login(hub: H
     token = await hub.token()
     await hub.ask(token)
     async with await Registry.open(hub.directory / "hub.db") as registry:
-        await registry.write([Change("UPDATE device SET public_key = ?", [(OTHER.public_key,)])])
+        await registry.write([RowChange("UPDATE device SET public_key = ?", [(OTHER.public_key,)])])
     answer = await hub.ask(token, OTHER)
     assert isinstance(answer, Identity)
     assert body_of(answer.jwt)["sub"] == OTHER.public_key

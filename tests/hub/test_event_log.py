@@ -31,7 +31,7 @@ from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.streams.streams import declared_streams, reconcile
 from backhaul_hub.twin.event_log import EventLog, find_events, hiding, read_event, standing
 from backhaul_hub.uplink.device_words import WordBook
-from backhaul_hub.uplink.lane_rows import Position, store_read
+from backhaul_hub.uplink.lane_rows import ReadPosition, store_read
 from backhaul_runtime.clock import SystemClock
 from tests.hub.made_hub import make_hub
 from tests.hub.sourced import sourced
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backhaul_hub.nats.jetstream import Json
-    from backhaul_hub.twin.event_log import Found
+    from backhaul_hub.twin.event_log import FoundEvents
     from tests.support.nats_server import NatsServer
 
 ARMED = "fleet.prod.veh.VID-001.evt.armed"
@@ -239,7 +239,7 @@ async def test_the_stream_takes_programs_events_alone_and_every_shard(
         await put(api, "VID-001.e.app.link%2Eup", body(2, 8))
         await sourced(client, 4)
 
-        async def found(device: str | None = None, kind: str | None = None) -> Found:
+        async def found(device: str | None = None, kind: str | None = None) -> FoundEvents:
             devices = None if device is None else [device]
             log = EventLog(0, 9)
             return await find_events(client, "prod", log, devices=devices, kind=kind, since_ns=0)
@@ -284,7 +284,7 @@ async def test_the_command_shows_events_and_where_others_may_be_missing(
                 key, seq, MarkWord(now_ns - hours * HOUR_NS, 7, {"live": seq}, "hour"), now_ns
             )
         lanes, changes = continuity.take_changed(), book.take_changes()
-        await store_read(registry, "UP_00", Position(), lanes, changes)
+        await store_read(registry, "UP_00", ReadPosition(), lanes, changes)
     client = await patient.connect(nats_server.url)
     try:
         api = JetStreamApi(client)

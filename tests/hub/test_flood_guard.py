@@ -27,7 +27,7 @@ from backhaul_hub.links.leaf_connections import Carried
 from backhaul_hub.links.reception import Reception
 from backhaul_hub.links.reset_service import ResetService
 from backhaul_hub.nats.jwt import body_of
-from backhaul_hub.nats.rate_limit import BURST, Pace
+from backhaul_hub.nats.rate_limit import BURST, AnswerPace
 from backhaul_hub.setup.hub_directory import create_hub
 from backhaul_runtime.clock import SystemClock
 from tests.support.bombs import points_bomb
@@ -199,7 +199,7 @@ async def test_a_reception_hears_again_after_it_was_deaf(nats_server: NatsServer
 
 
 def test_answers_come_so_many_a_second_and_a_short_pause_is_made_up_for() -> None:
-    pace = Pace(100)
+    pace = AnswerPace(100)
     waits = [pace.wait_s(50.0) for _ in range(30)]
     assert waits[:11] == pytest.approx([0.0] * 11)
     assert waits[11:] == pytest.approx([number / 100 for number in range(1, 20)])

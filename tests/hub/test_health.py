@@ -13,7 +13,7 @@ from backhaul_codec.protocol.vehicle_report import VehicleReport
 from backhaul_hub.cli.server.status import lines
 from backhaul_hub.config import Health
 from backhaul_hub.health.conditions import KINDS, OF_VEHICLES
-from backhaul_hub.health.judge import DeviceFacts, Facts, HubHealth, LaneFacts
+from backhaul_hub.health.judge import DeviceFacts, HealthFacts, HubHealth, LaneFacts
 from backhaul_hub.vehicles.core import Told
 from backhaul_hub.vehicles.identities import Evidence, Sighting
 
@@ -55,18 +55,18 @@ class Looks:
         self.health = HubHealth(health or Health(patience=0))
         self.now_s = 0.0
 
-    def look(self, facts: Facts, after_s: float = 1.0) -> list[Condition]:
+    def look(self, facts: HealthFacts, after_s: float = 1.0) -> list[Condition]:
         self.now_s += after_s
         self.health.look(facts, self.now_s, int(self.now_s * S))
         return self.health.conditions.shown()
 
-    def codes(self, facts: Facts, after_s: float = 1.0) -> list[str]:
+    def codes(self, facts: HealthFacts, after_s: float = 1.0) -> list[str]:
         return [each.code for each in self.look(facts, after_s)]
 
 
 def test_nothing_is_wrong_with_a_healthy_hub() -> None:
     looks = Looks()
-    facts = Facts(
+    facts = HealthFacts(
         [stream()], [consumer()], {"UP_00": 5}, {"UP_00": 3}, device(bulk=lane(), live=lane())
     )
     assert [looks.codes(facts) for _ in range(3)] == [[], [], []]
@@ -75,7 +75,7 @@ def test_nothing_is_wrong_with_a_healthy_hub() -> None:
 def test_a_link_that_is_up_without_an_agent_is_an_error_after_a_while() -> None:
     looks = Looks(Health())
     there, gone = (
-        Facts([stream()], devices={"VID-007": DeviceFacts(up=True, agent=agent)})
+        HealthFacts([stream()], devices={"VID-007": DeviceFacts(up=True, agent=agent)})
         for agent in (True, False)
     )
     assert looks.codes(there) == []
@@ -86,7 +86,9 @@ def test_a_link_that_is_up_without_an_agent_is_an_error_after_a_while() -> None:
     assert "systemctl restart backhaul-agent" in found.hint
     assert looks.codes(there, 11) == []
     for facts in (DeviceFacts(up=True), DeviceFacts(up=False)):
-        assert "agent-down" not in Looks().codes(Facts([stream()], devices={"VID-007": facts}))
+        assert "agent-down" not in Looks().codes(
+            HealthFacts([stream()], devices={"VID-007": facts})
+        )
 
 
 def test_what_a_vehicle_says_of_itself_is_shown_with_its_name() -> None:
@@ -96,7 +98,7 @@ def test_what_a_vehicle_says_of_itself_is_shown_with_its_name() -> None:
     )  # fmt: skip
     report = VehicleReport("aa", "b", "c", "9", ledger_pct=81, disk_pct=99, conditions=conditions)
     told = Told(report, 1_780_000_000 * S)
-    up = Looks().look(Facts([stream()], devices={"VID-007": DeviceFacts(up=True, told=told)}))
+    up = Looks().look(HealthFacts([stream()], devices={"VID-007": DeviceFacts(up=True, told=told)}))
     assert {(each.code, each.about, each.detail) for each in up} == {
         ("disk-full", "", "99% of its disk"),
         ("ledger-filling", "", "81% of its ledger"),
@@ -107,7 +109,7 @@ def test_what_a_vehicle_says_of_itself_is_shown_with_its_name() -> None:
     theirs = [each for each in up if each.code != "vehicle-condition"]
     assert all(each.title.startswith("on the vehicle: ") for each in theirs)
     for gone in (DeviceFacts(up=False, told=told), DeviceFacts(up=True, agent=False, told=told)):
-        down = Looks().look(Facts([stream()], devices={"VID-007": gone}))
+        down = Looks().look(HealthFacts([stream()], devices={"VID-007": gone}))
         (full,) = [each for each in down if each.code == "disk-full"]
         assert full.detail == "99% of its disk, said 2026-05-28 20:26 UTC"
 
@@ -125,12 +127,12 @@ def test_two_machines_of_one_identity_are_named_with_their_addresses() -> None:
     for kind, code in (("alternate", "two-machines"), ("changed", "machine-changed")):
         evidence = Evidence(kind, 1, 2, one, other)  # type: ignore[arg-type]
         facts = {"VID-007": DeviceFacts(up=True, identity=evidence)}
-        (found,) = Looks().look(Facts([stream()], devices=facts))
+        (found,) = Looks().look(HealthFacts([stream()], devices=facts))
         assert (found.code, found.device) == (code, "VID-007")
         for word in ("aaaa", "bbbb", "10.0.0.1", "10.9.9.9"):
             assert word in found.detail
     (fork,) = Looks().look(
-        Facts([stream()], devices={
+        HealthFacts([stream()], devices={
             "VID-007": DeviceFacts(up=True, identity=Evidence("fork", 1, 2, None, None, "seq 7"))
         })
     )  # fmt: skip
@@ -140,8 +142,8 @@ def test_two_machines_of_one_identity_are_named_with_their_addresses() -> None:
 
 def test_streams_over_their_limits() -> None:
     looks = Looks()
-    assert looks.codes(Facts([stream(bytes=800)])) == []
-    (full,) = looks.look(Facts([stream(bytes=801)]))
+    assert looks.codes(HealthFacts([stream(bytes=800)])) == []
+    (full,) = looks.look(HealthFacts([stream(bytes=801)]))
     assert (full.code, full.about, full.detail) == (
         "stream-full",
         "TWIN_STATE",
@@ -149,27 +151,27 @@ def test_streams_over_their_limits() -> None:
     )
     unlimited = stream(bytes=10**9)
     unlimited["config"]["max_bytes"] = -1
-    assert looks.codes(Facts([unlimited])) == []
+    assert looks.codes(HealthFacts([unlimited])) == []
 
 
 def test_replicas_that_are_behind_or_away() -> None:
     looks = Looks()
     cluster = {"replicas": [{"name": "b", "current": True}, {"name": "c", "current": True}]}
-    assert looks.codes(Facts([stream() | {"cluster": cluster}])) == []
+    assert looks.codes(HealthFacts([stream() | {"cluster": cluster}])) == []
     cluster["replicas"][0]["current"] = False
     cluster["replicas"][1] |= {"current": False, "offline": True}
-    (behind,) = looks.look(Facts([stream() | {"cluster": cluster}]))
+    (behind,) = looks.look(HealthFacts([stream() | {"cluster": cluster}]))
     assert (behind.code, behind.detail) == ("replica-behind", "b is behind, c is away")
     away = {"replicas": [{"name": "c", "current": True, "offline": True}]}
-    assert looks.codes(Facts([stream() | {"cluster": away}])) == ["replica-behind"]
+    assert looks.codes(HealthFacts([stream() | {"cluster": away}])) == ["replica-behind"]
     lagging = {"replicas": [{"name": "b", "current": True, "lag": 10_001}]}
-    assert looks.codes(Facts([stream() | {"cluster": lagging}])) == ["replica-behind"]
+    assert looks.codes(HealthFacts([stream() | {"cluster": lagging}])) == ["replica-behind"]
 
 
 def test_consumers_at_the_limits_of_the_issue_and_one_beyond() -> None:
     looks = Looks()
-    assert looks.codes(Facts([], [consumer(10_000, 1_000)])) == []
-    found = looks.look(Facts([], [consumer(10_001, 1_001)]))
+    assert looks.codes(HealthFacts([], [consumer(10_000, 1_000)])) == []
+    found = looks.look(HealthFacts([], [consumer(10_001, 1_001)]))
     assert [each.code for each in found] == ["consumer-lag", "ack-pending"]
     assert found[0].about == "TWIN_CMD/hub"
 
@@ -178,14 +180,14 @@ def test_the_control_plane_behind_up_hides_what_it_cannot_know_yet() -> None:
     looks = Looks()
     up = stream("UP_00", last_seq=10_011)
     gap = device(bulk=lane(gaps=1))
-    assert looks.codes(Facts([up], read={"UP_00": 11}, devices=gap)) == ["gap-open"]
-    assert looks.codes(Facts([up], read={"UP_00": 10}, devices=gap)) == ["reader-behind"]
+    assert looks.codes(HealthFacts([up], read={"UP_00": 11}, devices=gap)) == ["gap-open"]
+    assert looks.codes(HealthFacts([up], read={"UP_00": 10}, devices=gap)) == ["reader-behind"]
 
 
 def test_what_another_machine_may_have_is_told_with_the_command_that_closes_it() -> None:
     looks = Looks()
     lanes = {"bulk of epoch 7": lane(gaps=2)}
-    away = Facts([], devices={"VID-007": DeviceFacts(False, lanes=lanes, shared=True)})
+    away = HealthFacts([], devices={"VID-007": DeviceFacts(False, lanes=lanes, shared=True)})
     looks.look(away)
     (found,) = [each for each in looks.look(away, 60) if each.code != "link-down"]
     assert (found.code, found.device, found.about, found.detail) == (
@@ -193,7 +195,7 @@ def test_what_another_machine_may_have_is_told_with_the_command_that_closes_it()
         *("bulk of epoch 7", "2 stretches"),
     )
     assert "backhaul-hub one-machine" in found.hint
-    alone = Facts([], devices={"VID-007": DeviceFacts(True, lanes=lanes)})
+    alone = HealthFacts([], devices={"VID-007": DeviceFacts(True, lanes=lanes)})
     looks.look(alone)
     assert looks.codes(alone, 60) == ["gap-open"]
 
@@ -201,18 +203,20 @@ def test_what_another_machine_may_have_is_told_with_the_command_that_closes_it()
 def test_a_certificate_is_told_of_in_its_last_month() -> None:
     looks = Looks()
     until = datetime.fromtimestamp(30 * 86_400 + 10, UTC)
-    facts = Facts([], certificates={"hub, leaf port": until, "CN=other": until + timedelta(days=1)})
+    facts = HealthFacts(
+        [], certificates={"hub, leaf port": until, "CN=other": until + timedelta(days=1)}
+    )
     assert looks.codes(facts, 9) == []
     (found,) = looks.look(facts, 2)
     assert (found.code, found.about) == ("certificate-expires", "hub, leaf port")
     assert found.detail == "on 1970-01-31, 30 days from now"
     renewed = {"hub, leaf port": until + timedelta(days=800)}
-    assert looks.codes(Facts([], certificates=renewed)) == []
+    assert looks.codes(HealthFacts([], certificates=renewed)) == []
 
 
 def test_a_vehicle_whose_frames_expand_is_named_with_the_command_that_mends_it() -> None:
     looks = Looks()
-    (found,) = looks.look(Facts([stream()], expanding={"VID-666": "9 bytes at once"}))
+    (found,) = looks.look(HealthFacts([stream()], expanding={"VID-666": "9 bytes at once"}))
     assert (found.code, found.device, found.detail) == (
         *("frames-expand", "VID-666"),
         "9 bytes at once",
@@ -222,30 +226,30 @@ def test_a_vehicle_whose_frames_expand_is_named_with_the_command_that_mends_it()
 
 def test_garbage_is_told_for_an_hour() -> None:
     looks = Looks()
-    assert looks.codes(Facts([], quarantined={"UP_00": 3})) == []
-    assert looks.codes(Facts([], quarantined={"UP_00": 4})) == ["quarantine-grew"]
-    assert looks.codes(Facts([], quarantined={"UP_00": 4}), 3599) == ["quarantine-grew"]
-    assert looks.codes(Facts([], quarantined={"UP_00": 4})) == []
+    assert looks.codes(HealthFacts([], quarantined={"UP_00": 3})) == []
+    assert looks.codes(HealthFacts([], quarantined={"UP_00": 4})) == ["quarantine-grew"]
+    assert looks.codes(HealthFacts([], quarantined={"UP_00": 4}), 3599) == ["quarantine-grew"]
+    assert looks.codes(HealthFacts([], quarantined={"UP_00": 4})) == []
 
 
 def test_a_stalled_lane_is_told_from_a_source_that_says_lag_0() -> None:
     looks = Looks()
-    assert looks.codes(Facts([], devices=device(bulk=lane(owes=True, lag=3)))) == []
+    assert looks.codes(HealthFacts([], devices=device(bulk=lane(owes=True, lag=3)))) == []
     stands = device(bulk=lane(owes=True, lag=3), live=lane(owes=False))
-    assert looks.codes(Facts([], devices=stands)) == ["lane-stalled"]
-    assert looks.codes(Facts([], devices=device(bulk=lane(owes=True)))) == ["source-stalled"]
+    assert looks.codes(HealthFacts([], devices=stands)) == ["lane-stalled"]
+    assert looks.codes(HealthFacts([], devices=device(bulk=lane(owes=True)))) == ["source-stalled"]
     moves = device(bulk=lane(owes=True, arrivals=8))
-    assert looks.codes(Facts([], devices=moves)) == []
+    assert looks.codes(HealthFacts([], devices=moves)) == []
 
 
 def test_a_link_that_is_down_hides_what_follows_from_it() -> None:
     looks = Looks(Health(patience=1, link_down_after_s=300))
     stalls = {"bulk": lane(owes=True, gaps=2, lag=3)}
-    up = Facts([], devices={"VID-001": DeviceFacts(True, True, stalls)})
+    up = HealthFacts([], devices={"VID-001": DeviceFacts(True, True, stalls)})
     looks.look(up)
     looks.look(up)
     assert looks.codes(up, 60) == ["gap-open", "lane-stalled", "clock-unset"]
-    down = Facts([], devices={"VID-001": DeviceFacts(False, True, stalls)})
+    down = HealthFacts([], devices={"VID-001": DeviceFacts(False, True, stalls)})
     assert looks.codes(down) == []
     assert looks.codes(down, 299) == []
     assert looks.codes(down) == ["link-down"]
@@ -255,14 +259,16 @@ def test_a_link_that_is_down_hides_what_follows_from_it() -> None:
 def test_a_silent_server_hides_what_it_is_the_reason_for() -> None:
     looks = Looks()
     gap = device(bulk=lane(gaps=1))
-    assert looks.codes(Facts([], devices=gap)) == ["gap-open"]
-    assert looks.codes(Facts(None, devices=gap)) == ["jetstream-silent"]
-    assert looks.codes(Facts([], devices=gap)) == ["gap-open"]
+    assert looks.codes(HealthFacts([], devices=gap)) == ["gap-open"]
+    assert looks.codes(HealthFacts(None, devices=gap)) == ["jetstream-silent"]
+    assert looks.codes(HealthFacts([], devices=gap)) == ["gap-open"]
 
 
 def test_people_see_the_hub_first_and_one_line_a_device() -> None:
     looks = Looks()
-    shown = looks.look(Facts([stream(bytes=999)], devices=device(unset=True, bulk=lane(gaps=2))))
+    shown = looks.look(
+        HealthFacts([stream(bytes=999)], devices=device(unset=True, bulk=lane(gaps=2)))
+    )
     answer: dict[str, Any] = {
         "devices": 1, "connected": 1, "looked_ns": 1, "time_ns": 61 * S, "counts": {},
         "conditions": json.loads(json.dumps([each.as_json() for each in shown])),
@@ -281,13 +287,13 @@ def test_people_see_the_hub_first_and_one_line_a_device() -> None:
 def test_a_clock_that_was_set_is_told_with_what_follows_from_it() -> None:
     looks = Looks()
     facts = DeviceFacts(True, clock_step_ns=86_400 * S, heads_differ=True, heads_ahead_ns=7 * S)
-    shown = looks.look(Facts([], devices={"VID-001": facts}))
+    shown = looks.look(HealthFacts([], devices={"VID-001": facts}))
     assert {(each.code, each.device, each.detail) for each in shown} == {
         ("hub-clock-doubted", "VID-001", "by +86400.0 s"),
         ("heads-differ", "VID-001", ""),
         ("heads-ahead", "VID-001", "by 7 s"),
     }
-    (step, *rest) = looks.look(Facts([], devices={"VID-001": facts}, clock_step="by +5.0 s"))
+    (step, *rest) = looks.look(HealthFacts([], devices={"VID-001": facts}, clock_step="by +5.0 s"))
     assert (step.code, step.detail) == ("hub-clock-step", "by +5.0 s")
     assert "hub-clock-doubted" not in {each.code for each in rest}, "the hub says it itself"
 

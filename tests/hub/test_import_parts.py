@@ -17,14 +17,14 @@ from backhaul_codec.errors import MappingError
 from backhaul_codec.protocol.words import ImportWord, WordError, read_word
 from backhaul_codec.ranges import RangeSet
 from backhaul_codec.recordings.mapping import DeviceOf, load
-from backhaul_codec.recordings.points import Row
+from backhaul_codec.recordings.points import PointsRow
 from backhaul_codec.recordings.readers import Chunk
 from backhaul_codec.subjects import SubjectError, parse_uplink
 from backhaul_hub.backup.files import set_created
 from backhaul_hub.config import Health
 from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import HubError
-from backhaul_hub.health.judge import Facts, HubHealth
+from backhaul_hub.health.judge import HealthFacts, HubHealth
 from backhaul_hub.imports import run
 from backhaul_hub.imports.blocks import BLOCK_ROWS, epoch_of, messages, pack, stretch_of
 from backhaul_hub.imports.files import files_below, groups, look
@@ -136,9 +136,9 @@ def test_blocks_begin_where_rows_are_kept_and_end_alike_however_they_come() -> N
     assert cut([12])[-1] == (12, [])
 
 
-def rows(count: int, *, first: int = 0) -> list[Row]:
+def rows(count: int, *, first: int = 0) -> list[PointsRow]:
     return [
-        Row(
+        PointsRow(
             None if number % 7 == 6 else (HOUR * 3600 + number) * 10**9,
             [Point("battery", "soc", (HOUR * 3600 + number) * 10**9, float(number))],
             number,
@@ -164,7 +164,7 @@ def test_a_block_is_frames_and_a_word_that_says_what_they_are() -> None:
 
 def test_points_that_no_frame_holds_are_left_out_and_counted() -> None:
     bad = Point("battery", "x" * 5000, HOUR * 3600 * 10**9, 1.0)
-    packed = pack([*rows(5), Row(bad.time, [bad], 5)])
+    packed = pack([*rows(5), PointsRow(bad.time, [bad], 5)])
     assert (packed.points, packed.refused) == (5, 1)
     assert "5000 bytes" in packed.last_refusal
 
@@ -289,7 +289,7 @@ def test_a_file_that_had_grown_has_the_same_blocks_where_it_is_imported_again(
 
 def health(imports: str) -> list[Condition]:
     judged = HubHealth(Health())
-    judged.look(Facts([], imports=imports), 1.0, 1)
+    judged.look(HealthFacts([], imports=imports), 1.0, 1)
     return judged.conditions.shown()
 
 

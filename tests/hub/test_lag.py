@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from backhaul_hub.config import load
 from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.continuity.lane_key import LaneKey
-from backhaul_hub.device import Device, Link
+from backhaul_hub.device import Device, DeviceLink
 from backhaul_hub.links.source_keeper import SourceKeeper
 from backhaul_hub.links.sources import lane_source
 from backhaul_hub.setup.hub_directory import create_hub
@@ -39,7 +39,7 @@ class Watched:
     def __init__(self, directory: Path) -> None:
         create_hub(directory, local_layout(4222, 7422))
         self.clock, self.continuity = FakeClock(), Continuity()
-        self.link = Link(up=True, since_ns=self.clock.now_ns())
+        self.link = DeviceLink(up=True, since_ns=self.clock.now_ns())
         self.keeper = SourceKeeper(
             load(directory), self.clock, self.continuity, lambda: {DEVICE.id: DEVICE}
         )

@@ -15,16 +15,16 @@ from backhaul_hub.vehicles.keeper import VehicleKeeper
 from tests.support.hub_sync import FakeClock
 
 if TYPE_CHECKING:
-    from backhaul_hub.db.change import Change
+    from backhaul_hub.db.change import RowChange
 
 
 class Rows:
     """In place of hub.db."""
 
     def __init__(self) -> None:
-        self.changes: list[Change] = []
+        self.changes: list[RowChange] = []
 
-    async def write(self, changes: list[Change]) -> None:
+    async def write(self, changes: list[RowChange]) -> None:
         self.changes += changes
 
 

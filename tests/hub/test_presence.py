@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from backhaul_codec.protocol.presence import BEAT, BEAT_S, presence_message, read_presence
-from backhaul_hub.broadcast.presence import GONE_AFTER_S, Changes, Presence
-from backhaul_hub.device import Link
+from backhaul_hub.broadcast.presence import GONE_AFTER_S, Presence, PresenceChanges
+from backhaul_hub.device import DeviceLink
 from backhaul_hub.errors import HubError
 from backhaul_hub.links import leaf_connections as leafs
 
@@ -27,8 +27,8 @@ def test_a_word_is_read_as_it_was_written() -> None:
 
 class Fleet:
     def __init__(self) -> None:
-        self.links: dict[str, Link] = {}
-        self.changes = Changes()
+        self.links: dict[str, DeviceLink] = {}
+        self.changes = PresenceChanges()
 
     def look(self, at_s: float) -> list[tuple[str, bool]]:
         found = self.changes.look(["A", "B"], self.links, at_s)
@@ -39,7 +39,7 @@ class Fleet:
 
 def test_each_change_is_told_once_and_an_agent_is_gone_after_a_moment() -> None:
     fleet = Fleet()
-    fleet.links["A"] = Link(up=True, agent=True)
+    fleet.links["A"] = DeviceLink(up=True, agent=True)
     assert fleet.look(0) == [("A", True)]
     assert fleet.look(GONE_AFTER_S) == [("B", False)], "of whom an earlier control plane spoke"
     fleet.links["A"].agent = None
@@ -47,11 +47,11 @@ def test_each_change_is_told_once_and_an_agent_is_gone_after_a_moment() -> None:
     fleet.links["A"].agent = True
     assert fleet.look(105) == [], "a link that broke and was back"
     for agent, up in ((False, True), (None, False)):
-        fleet.links["A"] = Link(up=up, agent=agent)
+        fleet.links["A"] = DeviceLink(up=up, agent=agent)
         assert fleet.look(200) == []
         assert fleet.look(200 + GONE_AFTER_S) == [("A", False)]
         assert fleet.look(300) == []
-        fleet.links["A"] = Link(up=True, agent=True)
+        fleet.links["A"] = DeviceLink(up=True, agent=True)
         assert fleet.look(301) == [("A", True)]
     fleet.changes.forget()
     assert fleet.look(400) == [("A", True), ("B", False)]
@@ -68,7 +68,7 @@ async def test_a_beat_says_that_somebody_looks() -> None:
     api: Any = SimpleNamespace(publish=publish)
     clock: Any = SimpleNamespace(monotonic_s=lambda: now_s)
     looks = True
-    links = {"A": Link(up=True, agent=True)}
+    links = {"A": DeviceLink(up=True, agent=True)}
     presence = Presence(api, clock, lambda: ["A"], links, lambda: looks)
     await presence._tell()
     assert told == [(f"{BEAT}.A", b'{"alive": true}'), (BEAT, b"{}")]

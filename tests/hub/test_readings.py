@@ -15,14 +15,20 @@ from backhaul_hub.broadcast.points import told, told_reading
 from backhaul_hub.continuity.examine import LAYOUT_BYTES_MAX, examine
 from backhaul_hub.continuity.future_stamps import FutureRule
 from backhaul_hub.sync.heads import HeadChange
-from backhaul_hub.sync.newest_readings import BEHIND_FRAMES, SERIES_MAX, Reading, Readings, Series
+from backhaul_hub.sync.newest_readings import (
+    BEHIND_FRAMES,
+    SERIES_MAX,
+    DeviceSeries,
+    Reading,
+    Readings,
+)
 from tests.support.hub_sync import DEVICE, START_NS, FakeClock, Hub
 
 if TYPE_CHECKING:
     from backhaul_hub.sync.core import Announcement
 
 SECOND_NS = 10**9
-SOC = Series("battery", "soc", "")
+SOC = DeviceSeries("battery", "soc", "")
 
 
 def some_readings(
@@ -58,12 +64,12 @@ def test_whatever_the_order_the_newest_stays(
     frames: list[tuple[list[tuple[str, int]], bool]], listening: bool
 ) -> None:
     readings = some_readings(listening=listening)
-    newest: dict[Series, Reading] = {}
+    newest: dict[DeviceSeries, Reading] = {}
     for some, now in frames:
         points = [Point("battery", name, second * SECOND_NS, second / 8) for name, second in some]
         take(readings, "f.battery", encode_frame(points, epoch=1, seq=1), now=now)
         for point in points:
-            series = Series("battery", point.type, "")
+            series = DeviceSeries("battery", point.type, "")
             if series not in newest or newest[series].time < point.time:
                 assert isinstance(point.value, float)
                 newest[series] = Reading(point.time, point.value)
@@ -174,7 +180,7 @@ def test_a_device_that_invents_names_fills_only_its_share() -> None:
         frame(readings, *(Point("a", str(number), 1, 1.0) for number in range(start, start + 1000)))
     assert len(readings.of(DEVICE)) == SERIES_MAX
     frame(readings, Point("a", "0", 2, 2.0))
-    assert readings.of(DEVICE)[Series("a", "0", "")].value == 2.0
+    assert readings.of(DEVICE)[DeviceSeries("a", "0", "")].value == 2.0
 
 
 def test_no_frame_is_proven_a_second_time(monkeypatch: pytest.MonkeyPatch) -> None:

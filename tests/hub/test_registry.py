@@ -14,13 +14,13 @@ from backhaul_codec.ranges import RangeSet
 from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.continuity.lane_state import Explained, LaneState
 from backhaul_hub.db import turn
-from backhaul_hub.db.change import Change
+from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.devices import add_device, node_changes, read_devices
 from backhaul_hub.db.older_commands import OLDER_COMMANDS
 from backhaul_hub.db.store import Registry
 from backhaul_hub.device import Device
 from backhaul_hub.errors import RegistryError
-from backhaul_hub.uplink.lane_rows import Position, read_lanes, read_position, store_read
+from backhaul_hub.uplink.lane_rows import ReadPosition, read_lanes, read_position, store_read
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,11 +42,11 @@ STATE = LaneState(
 
 async def test_lanes_and_position_come_back_together(tmp_path: Path) -> None:
     async with await Registry.open(tmp_path / "hub.db") as registry:
-        await store_read(registry, "UP_00", Position("t", 9, 1, 77, 3), {LANE: STATE})
+        await store_read(registry, "UP_00", ReadPosition("t", 9, 1, 77, 3), {LANE: STATE})
     async with await Registry.open(tmp_path / "hub.db") as registry:
-        assert await read_position(registry, "UP_00") == Position("t", 9, 1, 77, 3)
+        assert await read_position(registry, "UP_00") == ReadPosition("t", 9, 1, 77, 3)
         assert await read_lanes(registry) == {LANE: STATE}
-        assert await read_position(registry, "UP_01") == Position()
+        assert await read_position(registry, "UP_01") == ReadPosition()
 
 
 async def test_synced_at_every_commit(tmp_path: Path) -> None:
@@ -63,24 +63,26 @@ async def test_a_writer_that_is_cancelled_while_it_waits_for_its_turn_leaves_not
     async with await Registry.open(tmp_path / "hub.db") as registry:
         with contextlib.closing(sqlite3.connect(tmp_path / "hub.db")) as other:
             other.execute("BEGIN IMMEDIATE")
-            writing = asyncio.create_task(store_read(registry, "UP_00", Position("t", 1, 0), {}))
+            writing = asyncio.create_task(
+                store_read(registry, "UP_00", ReadPosition("t", 1, 0), {})
+            )
             await asyncio.sleep(0.05)  # its BEGIN waits for that one's end
             writing.cancel()
             await asyncio.sleep(0)
             other.rollback()
         await asyncio.gather(writing, return_exceptions=True)
-        await store_read(registry, "UP_00", Position("t", 2, 0), {})
-        assert await read_position(registry, "UP_00") == Position("t", 2, 0)
+        await store_read(registry, "UP_00", ReadPosition("t", 2, 0), {})
+        assert await read_position(registry, "UP_00") == ReadPosition("t", 2, 0)
 
 
 async def test_nothing_is_written_where_the_disk_refuses(tmp_path: Path) -> None:
     async with await Registry.open(tmp_path / "hub.db") as registry:
-        await store_read(registry, "UP_00", Position("t", 1, 0), {})
+        await store_read(registry, "UP_00", ReadPosition("t", 1, 0), {})
         full = LaneState(last_seen_ns=1 << 70)  # more than SQLite's integers hold
         with pytest.raises(OverflowError):
-            await store_read(registry, "UP_00", Position("t", 2, 0), {LANE: full})
-        await store_read(registry, "UP_00", Position("t", 3, 0), {})
-        assert await read_position(registry, "UP_00") == Position("t", 3, 0)
+            await store_read(registry, "UP_00", ReadPosition("t", 2, 0), {LANE: full})
+        await store_read(registry, "UP_00", ReadPosition("t", 3, 0), {})
+        assert await read_position(registry, "UP_00") == ReadPosition("t", 3, 0)
         assert await read_lanes(registry) == {}
 
 
@@ -90,7 +92,9 @@ async def test_readers_of_several_shards_store_side_by_side(tmp_path: Path) -> N
         async def shard(number: int) -> None:
             for seq in range(1, 30):
                 lane = LANE._replace(device=f"VID-{number}")
-                await store_read(registry, f"UP_{number:02}", Position("t", seq, 0), {lane: STATE})
+                await store_read(
+                    registry, f"UP_{number:02}", ReadPosition("t", seq, 0), {lane: STATE}
+                )
 
         async with asyncio.TaskGroup() as tasks:
             for number in range(4):
@@ -117,12 +121,12 @@ async def test_no_device_with_an_id_that_is_none(tmp_path: Path, device: str) ->
 
 async def test_rows_of_a_consumer_stand_or_fall_with_the_position(tmp_path: Path) -> None:
     async with await Registry.open(tmp_path / "hub.db") as registry:
-        device = Change("INSERT INTO device VALUES (?, ?, ?, ?)", [("VID-001", "ab", "hash", 1)])
-        await store_read(registry, "UP_00", Position("t", 1, 0), {}, [device])
+        device = RowChange("INSERT INTO device VALUES (?, ?, ?, ?)", [("VID-001", "ab", "hash", 1)])
+        await store_read(registry, "UP_00", ReadPosition("t", 1, 0), {}, [device])
         assert list(await read_devices(registry)) == ["VID-001"]
         with pytest.raises(RegistryError, match="UNIQUE"):
-            await store_read(registry, "UP_00", Position("t", 2, 0), {LANE: STATE}, [device])
-        assert await read_position(registry, "UP_00") == Position("t", 1, 0)
+            await store_read(registry, "UP_00", ReadPosition("t", 2, 0), {LANE: STATE}, [device])
+        assert await read_position(registry, "UP_00") == ReadPosition("t", 1, 0)
         assert await read_lanes(registry) == {}
 
 
@@ -161,7 +165,7 @@ async def test_an_older_hub_db_is_brought_up_to_date(tmp_path: Path, version: in
     path, lacking = tmp_path / "hub.db", LATER[version - 2 :]
     async with await Registry.open(path) as registry:
         await add_device(registry, Device("VID-001", "ab", "hash", 1))
-        await store_read(registry, "UP_00", Position("t", 9, 1, 77, 3), {LANE: STATE})
+        await store_read(registry, "UP_00", ReadPosition("t", 9, 1, 77, 3), {LANE: STATE})
     with sqlite3.connect(path) as before:
         tables = [name for name in lacking if not name.endswith(("chain", "outcome"))]
         if "import_source" in lacking:
@@ -185,7 +189,7 @@ async def test_an_older_hub_db_is_brought_up_to_date(tmp_path: Path, version: in
         assert await read_devices(registry) == {"VID-001": Device("VID-001", "ab", key, 1)}
         assert await read_lanes(registry) == {LANE: STATE}
         await registry.write(node_changes(Device("VID-001", "ab", "hash", 1, nodes=("gps",))))
-        await registry.write([Change("INSERT INTO shadow VALUES (?, ?)", [("VID-001", "{}")])])
+        await registry.write([RowChange("INSERT INTO shadow VALUES (?, ?)", [("VID-001", "{}")])])
     async with await Registry.open_existing(path) as registry:
         assert (await read_devices(registry))["VID-001"].nodes == ("gps",)
 

@@ -12,8 +12,8 @@ from backhaul_hub.continuity.resend_policy import (
     PATIENCE_S,
     PATIENCE_S_MAX,
     RANGES_MAX,
-    Ask,
     EpochView,
+    LaneAsk,
     LaneRepair,
     LaneView,
     RepairBook,
@@ -47,7 +47,7 @@ def test_a_gap_is_asked_for_once_it_has_stood_for_a_while() -> None:
     repair, shown = LaneRepair(), view(missing((3, 4), (9, 9)))
     assert repair.look(shown, 0.0) is None
     assert repair.look(shown, GRACE_S - 0.1) is None
-    assert repair.look(shown, GRACE_S) == Ask(7, ((3, 4), (9, 9)))
+    assert repair.look(shown, GRACE_S) == LaneAsk(7, ((3, 4), (9, 9)))
     assert repair.look(shown, GRACE_S + 0.5) is None
 
 
@@ -88,28 +88,28 @@ def test_what_is_above_all_that_came_is_asked_for_once_the_lane_stands_still() -
     assert asks(repair, view(shown, arrivals=19, lag=8), 10.0, 20.0) == []
     assert repair.look(view(shown, arrivals=19), 20.0) is None
     found = [repair.look(view(shown, arrivals=19), 20.0 + step / 2) for step in range(8)]
-    assert [each for each in found if each] == [Ask(7, ((11, 20),))]
+    assert [each for each in found if each] == [LaneAsk(7, ((11, 20),))]
 
 
 def test_the_tail_of_a_former_epoch_is_asked_for_though_the_lane_moves() -> None:
     repair, shown = LaneRepair(), missing(tail=(11, 20), epoch=5, current=False)
     found = [repair.look(view(shown, arrivals=step), step / 2) for step in range(10)]
-    assert [each for each in found if each] == [Ask(5, ((11, 20),))]
+    assert [each for each in found if each] == [LaneAsk(5, ((11, 20),))]
 
 
 def test_known_gaps_are_asked_for_at_once_when_the_link_comes() -> None:
     repair, shown = LaneRepair(), view(missing((3, 4)))
     asks(repair, shown, 0.0, 300.0)
-    assert repair.look(replace(shown, up_since_s=300.0), 300.0) == Ask(7, ((3, 4),))
+    assert repair.look(replace(shown, up_since_s=300.0), 300.0) == LaneAsk(7, ((3, 4),))
     # ... but not each time where it comes and goes
     assert repair.look(replace(shown, up_since_s=303.0), 303.0) is None
-    assert repair.look(replace(shown, up_since_s=312.0), 312.0) == Ask(7, ((3, 4),))
+    assert repair.look(replace(shown, up_since_s=312.0), 312.0) == LaneAsk(7, ((3, 4),))
 
 
 def test_a_gap_known_before_the_link_is_asked_for_at_once() -> None:
     repair, shown = LaneRepair(), view(missing((3, 4)), up=0.5)
     repair.note(shown.epochs, 0.0)
-    assert repair.look(shown, 0.5) == Ask(7, ((3, 4),))
+    assert repair.look(shown, 0.5) == LaneAsk(7, ((3, 4),))
 
 
 def test_epochs_are_asked_for_one_after_the_other_the_current_one_first() -> None:
@@ -134,7 +134,7 @@ def test_the_request_is_taken_back_once_all_has_come() -> None:
     """A vehicle that reads DOWN from its start must not send again what arrived long ago."""
     repair = LaneRepair()
     asks(repair, view(missing((3, 4))), 0.0, 3.0)
-    assert repair.look(view(arrivals=12), 3.0) == Ask(7, ())
+    assert repair.look(view(arrivals=12), 3.0) == LaneAsk(7, ())
     assert repair.idle
     assert repair.look(view(arrivals=12), 4.0) is None
 
@@ -158,10 +158,10 @@ def test_the_book_looks_at_lanes_of_connected_devices_only() -> None:
     assert list(book.asks({}, {}, 0.0)) == []
     assert list(book.asks({"VID-002": -9.0}, {}, 100.0)) == []
     found = list(book.asks({DEVICE: 100.0}, {(DEVICE, LANE): 0}, 100.0))
-    assert found == [(DEVICE, LANE, Ask(7, ((3, 4),)))]
+    assert found == [(DEVICE, LANE, LaneAsk(7, ((3, 4),)))]
     arrive(continuity, 3, 4)
     found = list(book.asks({DEVICE: 100.0}, {(DEVICE, LANE): 0}, 104.0))
-    assert found == [(DEVICE, LANE, Ask(7, ()))]
+    assert found == [(DEVICE, LANE, LaneAsk(7, ()))]
     assert list(book.asks({DEVICE: 100.0}, {(DEVICE, LANE): 0}, 105.0)) == []
 
 
@@ -172,7 +172,7 @@ def test_the_book_asks_at_once_for_what_was_missing_before_the_link_came() -> No
     again.restore(continuity.lanes)  # as after a restart of the hub
     book = RepairBook(again)
     assert list(book.asks({}, {}, 0.0)) == []
-    assert list(book.asks({DEVICE: 60.0}, {}, 60.0)) == [(DEVICE, LANE, Ask(7, ((3, 4),)))]
+    assert list(book.asks({DEVICE: 60.0}, {}, 60.0)) == [(DEVICE, LANE, LaneAsk(7, ((3, 4),)))]
 
 
 def test_the_book_asks_for_what_a_mark_told_of_a_former_epoch() -> None:
@@ -185,4 +185,4 @@ def test_the_book_asks_for_what_a_mark_told_of_a_former_epoch() -> None:
     found = [
         each for now_s in range(9) for each in book.asks({DEVICE: -9.0}, {(DEVICE, LANE): 0}, now_s)
     ]
-    assert found[0] == (DEVICE, LANE, Ask(5, ((3, 4),)))
+    assert found[0] == (DEVICE, LANE, LaneAsk(5, ((3, 4),)))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
 
     from backhaul_hub.nats.jetstream import JetStreamApi
-    from backhaul_hub.uplink.hashes import Hashes
+    from backhaul_hub.uplink.hashes import MessageHashes
 
 
 class Looking:
@@ -44,7 +44,7 @@ class Shard:
         none = cast("Client", None), cast("JetStreamApi", None)
         self.reader = UplinkReader(f"UP_0{number}", *none, continuity, registry)
         self.looking = Looking(*own)
-        self.reader.hashes = cast("Hashes", self.looking)
+        self.reader.hashes = cast("MessageHashes", self.looking)
         self._stored = 0
 
     async def brings(self, device: str, *seqs: int) -> None:

@@ -12,7 +12,7 @@ from backhaul_codec.protocol.words import KeyWord
 from backhaul_hub.access.key_rotations import rotations
 from backhaul_hub.access.keys import read_keys
 from backhaul_hub.access.revocations import revocations
-from backhaul_hub.db.change import Change
+from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.store import Registry
 from backhaul_hub.enrol import rotation_keeper
 from backhaul_hub.enrol.add_device import DeviceSettings, change_nodes, create_device
@@ -272,7 +272,7 @@ async def test_the_key_a_device_has_is_never_revoked(scene: Scene) -> None:
     """As where hub.db says of a rotation that it goes on, and of the device that it is over."""
     await scene.has_signed()
     row = (OTHER.public_key, VID)
-    await scene.registry.write([Change("UPDATE device SET public_key = ? WHERE id = ?", [row])])
+    await scene.registry.write([RowChange("UPDATE device SET public_key = ? WHERE id = ?", [row])])
     scene.keeper.connected(VID, OTHER.public_key)
     await until(lambda: scene.learnt == 1)
     assert not await revocations(scene.registry)

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from backhaul_codec.protocol.credentials import parse_credentials
-from backhaul_codec.protocol.identity import Identity, Link, decode_identity
+from backhaul_codec.protocol.identity import Identity, LinkCapacity, decode_identity
 from backhaul_codec.ranges import RangeSet
 from backhaul_hub.access.keys import read_keys, write_keys
 from backhaul_hub.access.logins import add_twin_login
@@ -26,7 +26,7 @@ from backhaul_hub.nats.jwt import body_of
 from backhaul_hub.nats.nkey import read_key
 from backhaul_hub.servers import ServerPlace
 from backhaul_hub.setup.hub_directory import create_hub
-from backhaul_hub.uplink.lane_rows import Position, store_read
+from backhaul_hub.uplink.lane_rows import ReadPosition, store_read
 from tests.hub.layouts import FixedClock, layout
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ async def test_a_devices_document_is_its_own(tmp_path: Path) -> None:
     token = identity.token
     assert len(token) == 24
     assert (identity.device, identity.down_stream) == ("VID-001", "DOWN_00")
-    assert identity.link == Link("scheduled", 20.0)
+    assert identity.link == LinkCapacity("scheduled", 20.0)
     assert identity_of(hub, "VID-002").token != token
 
     assert (hub / "hub.db").stat().st_mode & 0o777 == 0o600
@@ -180,11 +180,11 @@ async def test_the_lane_of_a_node_that_leaves_is_kept_until_nothing_of_it_is_mis
     key = LaneKey("VID-001", "n_gps", 7)
     async with await Registry.open(hub / "hub.db") as registry:
         owing = LaneState(held=RangeSet([(1, 2)]), seen=RangeSet([(1, 2)]), said=3)
-        await store_read(registry, "UP_00", Position(), {key: owing})
+        await store_read(registry, "UP_00", ReadPosition(), {key: owing})
     assert (await change_nodes(hub, FixedClock(), "VID-001", ["door"])).device.leaving == ("gps",)
     async with await Registry.open(hub / "hub.db") as registry:
         whole = LaneState(held=RangeSet([(1, 3)]), seen=RangeSet([(1, 3)]), said=3)
-        await store_read(registry, "UP_00", Position(), {key: whole})
+        await store_read(registry, "UP_00", ReadPosition(), {key: whole})
     changed = await change_nodes(hub, FixedClock(), "VID-001", ["door"])
     assert (changed.device.leaving, changed.dropped) == ((), ("gps",))
     assert tags_of(identity_of(hub))[1:] == ["lane:n_door"]

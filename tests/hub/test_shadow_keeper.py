@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from nats.js.kv import KeyValue
 
     from backhaul_hub.config import HubConfig
-    from backhaul_hub.db.change import Change
+    from backhaul_hub.db.change import RowChange
     from tests.support.nats_server import NatsServer
 
 pytestmark = pytest.mark.nats
@@ -268,7 +268,7 @@ async def test_what_was_desired_while_nobody_looked_is_taken_once(
 
 
 async def _crash(
-    write: Any, committed: bool, crashed: asyncio.Event, changes: Sequence[Change]
+    write: Any, committed: bool, crashed: asyncio.Event, changes: Sequence[RowChange]
 ) -> None:
     """Stand for a write to hub.db after, or before, which the control plane is killed."""
     dies = any("INTO head" in change.statement for change in changes)
@@ -444,7 +444,7 @@ async def test_a_full_disk_delays_what_is_desired(nats_server: NatsServer, tmp_p
     async with a_rig(nats_server, tmp_path) as rig:
         write, failures = rig.registry.write, 0
 
-        async def refuse(changes: Sequence[Change]) -> None:
+        async def refuse(changes: Sequence[RowChange]) -> None:
             nonlocal failures
             if failures < 1 and any("INTO head" in change.statement for change in changes):
                 failures += 1

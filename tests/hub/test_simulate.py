@@ -21,7 +21,7 @@ from backhaul_hub.lane_names import out_stream
 from backhaul_hub.nats.connection import connect
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.setup.hub_directory import HubLayout, create_hub
-from backhaul_hub.simulated.fleet import Fleet, Plan
+from backhaul_hub.simulated.fleet import FleetPlan, SimulatedVehicles
 from backhaul_hub.simulated.lanes import Sourced
 from backhaul_hub.simulated.load import ACKNOWLEDGED_EVERY, Store, source_header
 from backhaul_hub.simulated.target import INBOX, make_streams, simulator_login
@@ -95,7 +95,7 @@ async def test_what_is_simulated_stands_in_up_for_spark_to_read(tmp_path: Path) 
         )
         assert result.exit_code == 0, result.output
         held = await asyncio.to_thread(stored, hub)
-    plan = Plan(
+    plan = FleetPlan(
         devices=40,
         rate_min=6,
         passes=1,
@@ -106,7 +106,7 @@ async def test_what_is_simulated_stands_in_up_for_spark_to_read(tmp_path: Path) 
         late_devices=40,
         late_s=7200,
     )
-    fleet = Fleet(plan)
+    fleet = SimulatedVehicles(plan)
     sent = list(fleet.backlog(START_NS))
     assert held == {(f"up.{each.device}.{each.leaf_subject}", each.body): 1 for each in sent}
     assert json.loads(result.stdout)["messages"] == len(sent) > 500

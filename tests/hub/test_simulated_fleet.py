@@ -23,7 +23,7 @@ from backhaul_codec.ranges import RangeSet
 from backhaul_codec.subjects import lane_of, parse_uplink
 from backhaul_hub.errors import ConfigError
 from backhaul_hub.simulated.faults import KINDS, Fault, parse_faults, plant
-from backhaul_hub.simulated.fleet import Fleet, Plan, device_id
+from backhaul_hub.simulated.fleet import FleetPlan, SimulatedVehicles, device_id
 from backhaul_hub.simulated.load import Run
 from backhaul_hub.simulated.vehicle import CYCLE_S, SERIES, Vehicle
 
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 SECOND_NS = 1_000_000_000
 HOUR_NS = 3600 * SECOND_NS
 START_NS = 1_767_225_600 * SECOND_NS  # 2026-01-01T00:00:00Z
-PLAN = Plan(devices=20, rate_min=6, passes=1, seed=7, start_ns=START_NS, seconds=120)
+PLAN = FleetPlan(devices=20, rate_min=6, passes=1, seed=7, start_ns=START_NS, seconds=120)
 LATE = replace(PLAN, late_devices=3, late_s=6 * 3600)
 
 
-def all_of(plan: Plan) -> list[Sourced]:
+def all_of(plan: FleetPlan) -> list[Sourced]:
     """Everything that a fleet sends, its backlog half way through."""
-    fleet = Fleet(plan)
+    fleet = SimulatedVehicles(plan)
     half, total = (round(plan.messages_s * plan.seconds * part) for part in (0.5, 1))
     backlog = fleet.backlog(START_NS + plan.seconds * SECOND_NS // 2)
     return [*fleet.introductions(), *fleet.live(0, half), *backlog, *fleet.live(half, total)]
@@ -56,7 +56,7 @@ def points_of(messages: Iterable[Sourced]) -> Iterator[tuple[str, Point]]:
 
 
 @pytest.mark.parametrize("plan", [PLAN, LATE, replace(PLAN, passes=5)], ids=["one", "late", "five"])
-def test_seqs_of_each_lane_are_without_holes(plan: Plan) -> None:
+def test_seqs_of_each_lane_are_without_holes(plan: FleetPlan) -> None:
     seqs = defaultdict(list)
     for message in all_of(plan):
         decoded = decode(message.body)
@@ -110,7 +110,7 @@ def test_passes_of_a_frame_go_on_where_the_one_before_ended() -> None:
 
 def test_a_backlog_covers_the_time_away_and_comes_before_what_is_live() -> None:
     late = device_id(1)
-    fleet = Fleet(LATE)
+    fleet = SimulatedVehicles(LATE)
     assert late not in {message.device for message in fleet.introductions()}
     assert late not in {message.device for message in fleet.live(0, 200)}
     backlog = list(fleet.backlog(START_NS + 100 * SECOND_NS))
@@ -222,7 +222,7 @@ def test_a_sensor_drifts() -> None:
 
 def test_a_wrong_clock_stamps_ahead_and_a_silent_vehicle_says_only_what_it_is() -> None:
     plan = replace(PLAN, faults={"clock": 2, "silent": 2})
-    fleet = Fleet(plan)
+    fleet = SimulatedVehicles(plan)
     kinds = {device: said["fault"] for device, said in fleet.truth()["faults"].items()}
     assert sorted(kinds.values()) == ["clock", "clock", "silent", "silent"]
     counts: defaultdict[str, int] = defaultdict(int)
@@ -255,7 +255,7 @@ def test_what_is_no_fault_is_refused(text: str) -> None:
 
 def test_more_faults_than_vehicles_are_refused() -> None:
     with pytest.raises(ConfigError, match="fleet of 20"):
-        Fleet(replace(PLAN, faults={"stuck": 21}))
+        SimulatedVehicles(replace(PLAN, faults={"stuck": 21}))
 
 
 class Paced:
@@ -282,7 +282,7 @@ class Paced:
 
 async def test_messages_go_out_when_they_are_due() -> None:
     paced = Paced(message_s=0.0)
-    run = Run(Fleet(LATE), paced.send, paced, paced.sleep)
+    run = Run(SimulatedVehicles(LATE), paced.send, paced, paced.sleep)
     await run.introduce()
     await run.live(backlog_at_s=60, backlog_messages_s=10)
     frames = [(at_s, each) for at_s, each in paced.sent if each.lane == BULK]
@@ -298,7 +298,7 @@ async def test_messages_go_out_when_they_are_due() -> None:
 
 async def test_a_fleet_that_is_too_fast_is_sent_whole_and_said_to_be_late() -> None:
     paced = Paced(message_s=1.0)
-    run = Run(Fleet(PLAN), paced.send, paced, paced.sleep)
+    run = Run(SimulatedVehicles(PLAN), paced.send, paced, paced.sleep)
     await run.live(backlog_at_s=60, backlog_messages_s=10)
     assert sum(each.lane == BULK for _, each in paced.sent) == 240
     assert run.behind_s_max > 50
@@ -309,7 +309,7 @@ async def test_a_backlog_without_anything_live_is_the_same_each_time() -> None:
     for message_s in (0.0, 0.1):
         paced = Paced(message_s)
         plan = replace(LATE, seconds=0, late_devices=20)
-        await Run(Fleet(plan), paced.send, paced, paced.sleep).live(0, 1000)
+        await Run(SimulatedVehicles(plan), paced.send, paced, paced.sleep).live(0, 1000)
         sent.append([each for _, each in paced.sent])
     assert sent[0] == sent[1]
     assert len({each.device for each in sent[0]}) == 20

@@ -11,7 +11,7 @@ import pytest
 
 from backhaul_hub.config import load
 from backhaul_hub.continuity.lane_book import Continuity
-from backhaul_hub.device import Device, Link
+from backhaul_hub.device import Device, DeviceLink
 from backhaul_hub.errors import HubError
 from backhaul_hub.links.source_keeper import SourceKeeper
 from backhaul_hub.links.sources import sourced
@@ -171,7 +171,7 @@ async def test_a_lane_that_is_refused_is_set_up_again_and_the_others_are_left_al
             ("n_battery", 0, {"error": {"description": "stream not found"}}),
         ]
     ]
-    link = Link(up=True, since_ns=SystemClock().now_ns() - 60 * 10**9)
+    link = DeviceLink(up=True, since_ns=SystemClock().now_ns() - 60 * 10**9)
     kept.keeper.look([info], SystemClock().monotonic_s(), {OWN.id: link})
     assert kept.keeper.lags == {(OWN.id, "live"): 0, (OWN.id, "bulk"): 7, (OWN.id, "n_battery"): 0}
     await until(lambda: kept.api.told[1:] == [SHARED, {*SHARED, "n_battery"}])

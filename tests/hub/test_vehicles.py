@@ -10,10 +10,10 @@ import pytest
 
 from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.continuity.lane_key import LaneKey
-from backhaul_hub.db.change import Change
+from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.store import Registry
-from backhaul_hub.device import Link
-from backhaul_hub.uplink.lane_rows import Position, read_lanes, store_read
+from backhaul_hub.device import DeviceLink
+from backhaul_hub.uplink.lane_rows import ReadPosition, read_lanes, store_read
 from backhaul_hub.vehicles.core import Vehicles, restored
 from backhaul_hub.vehicles.identities import LASTS_NS, told
 from backhaul_hub.vehicles.keeper import VehicleKeeper
@@ -38,7 +38,7 @@ class Time:
 
 
 async def test_what_a_vehicle_said_is_known_after_a_restart(tmp_path: Path) -> None:
-    clock, links = Time(7 * S), {"VID-001": Link(address="10.0.0.1")}
+    clock, links = Time(7 * S), {"VID-001": DeviceLink(address="10.0.0.1")}
     async with await Registry.open(tmp_path / "hub.db") as registry:
         keeper = await VehicleKeeper.open(registry, clock, links, Continuity())
         keeper.hear("VID-001", ONE)
@@ -97,7 +97,7 @@ async def test_a_row_that_cannot_be_read_costs_no_other(tmp_path: Path) -> None:
         keeper.hear("VID-001", ONE)
         await keeper.store()
         put = "INSERT INTO vehicle VALUES (?, 1, ?, ?)"
-        await registry.write([Change(put, [("VID-000", "{", "{}"), ("VID-002", "", "[")])])
+        await registry.write([RowChange(put, [("VID-000", "{", "{}"), ("VID-002", "", "[")])])
         assert set((await restored(registry)).told) == {"VID-001"}
 
 
@@ -105,14 +105,14 @@ async def test_a_row_that_cannot_be_read_costs_no_other(tmp_path: Path) -> None:
 async def test_a_fork_is_told_of_with_its_machines_until_it_is_long_over(
     tmp_path: Path, *, two: bool
 ) -> None:
-    clock, links = Time(100 * LASTS_NS), {"VID-007": Link(address="10.0.0.1")}
+    clock, links = Time(100 * LASTS_NS), {"VID-007": DeviceLink(address="10.0.0.1")}
     key = LaneKey("VID-007", "bulk", 9)
     continuity = Continuity()
     async with await Registry.open(tmp_path / "hub.db") as registry:
         keeper = await VehicleKeeper.open(registry, clock, links, continuity)
         keeper.hear("VID-007", ONE)
         if two:
-            links["VID-007"] = Link(address="10.0.0.2")
+            links["VID-007"] = DeviceLink(address="10.0.0.2")
             keeper.hear("VID-007", OTHER)
         keeper.note_forks()
         began_ns = clock.now_ns()
@@ -132,7 +132,7 @@ async def test_a_fork_is_told_of_with_its_machines_until_it_is_long_over(
         keeper.note_forks()
         assert not keeper.vehicles.take_changes(), "nothing new, and written again"
         # A hub that ends before it has stored what it found, finds it again.
-        await store_read(registry, "UP_00", Position(), continuity.take_changed())
+        await store_read(registry, "UP_00", ReadPosition(), continuity.take_changed())
         again = Continuity()
         again.restore(await read_lanes(registry))
         other = VehicleKeeper(Vehicles(), registry, clock, links, again)

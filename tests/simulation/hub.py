@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from backhaul_agent.uplink.resend import Ask
+from backhaul_agent.uplink.resend import ResendAsk
 from backhaul_codec import Point
 from backhaul_codec.assurance.completeness import (
     LaneId,
@@ -60,7 +60,7 @@ class Hub:
         self._repair = cores.repair(self.continuity)
         self._former = cores.former(self.continuity)
         self.identities = cores.identities()
-        self._asked: dict[str, Ask] = {}
+        self._asked: dict[str, ResendAsk] = {}
         self.marks: list[Mark] = []
         self.said: list[tuple[int, Mapping[str, int]]] = []
         self.up_since_s: float | None = None
@@ -120,7 +120,7 @@ class Hub:
     def _ask(self, lane: str, epoch: int, ranges: tuple[tuple[int, int], ...]) -> None:
         self._asks += 1
         machine = self.identities.answerer(DEVICE)
-        self._asked[lane] = Ask(epoch, ranges, str(self._asks), machine)
+        self._asked[lane] = ResendAsk(epoch, ranges, str(self._asks), machine)
         self.down.publish(f"s.resend.{lane}", self._asked[lane])
 
     def hear(self, machine: str, now_ns: int) -> None:

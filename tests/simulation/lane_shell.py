@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from backhaul_agent.commit.epochs import Epochs, Verdict
 from backhaul_agent.ledger.chain import UNCHAINED, ChainEnd
-from backhaul_agent.ledger.lanes import Lane, entered, opened
-from backhaul_agent.ledger.rows import OwnRow, Row
-from backhaul_agent.ledger.sequence_offsets import Step, Steps
-from backhaul_agent.uplink.adoption import Adoption, Held
-from backhaul_agent.uplink.appender import Appender, Limits, State, Tail, Turn
+from backhaul_agent.ledger.lanes import CommittedLane, entered, opened
+from backhaul_agent.ledger.rows import LedgerRow, OwnRow
+from backhaul_agent.ledger.sequence_offsets import OffsetStep, Steps
+from backhaul_agent.uplink.adoption import Adoption, HeldLane
+from backhaul_agent.uplink.appender import Appender, AppenderState, AppendTurn, Limits, Tail
 from backhaul_agent.uplink.comparison import EMPTY_S, OWED_S
 from backhaul_agent.uplink.confirmations import OVER, Confirmations
 from backhaul_agent.uplink.epoch_order import choose
@@ -25,7 +25,7 @@ from backhaul_agent.uplink.reconcile import (
     judge,
     question_of,
 )
-from backhaul_agent.uplink.resend import Ask, Resends, Work
+from backhaul_agent.uplink.resend import ResendAsk, Resends, Work
 from backhaul_agent.uplink.resend_requests import LOST, MISSING, reasons
 from backhaul_codec.protocol.words import spare_of
 from backhaul_codec.ranges import RangeSet
@@ -36,7 +36,7 @@ from tests.simulation.models import Appended, Message, OutModel, at_once
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from backhaul_agent.ledger.rows import Adopted, Changes
+    from backhaul_agent.ledger.rows import Adopted, LedgerChanges
     from backhaul_agent.uplink.confirmations import Claim
     from backhaul_codec import Point
     from tests.simulation.vehicle import Vehicle
@@ -54,8 +54,8 @@ class Ledger:
     """Everything that survives on the vehicle's disk; a commit is atomic."""
 
     epoch: int
-    lanes: dict[str, Lane] = field(default_factory=dict)
-    closed: dict[tuple[str, int], Lane] = field(default_factory=dict)
+    lanes: dict[str, CommittedLane] = field(default_factory=dict)
+    closed: dict[tuple[str, int], CommittedLane] = field(default_factory=dict)
     rows: dict[tuple[str, int, int], Message] = field(default_factory=dict)
     heads: dict[HeadKey, Point] = field(default_factory=dict)
     moved: dict[tuple[str, int], set[int]] = field(default_factory=dict)
@@ -63,23 +63,25 @@ class Ledger:
     in_seq: int = 0
 
     def __post_init__(self) -> None:
-        self.lanes = opened([Lane(0, name, 0) for name in LANES], self.epoch, len(self.closed))
+        self.lanes = opened(
+            [CommittedLane(0, name, 0) for name in LANES], self.epoch, len(self.closed)
+        )
 
     @property
     def epochs(self) -> set[int]:
         """The epochs that this ledger knows."""
         return {self.epoch, *(epoch for _, epoch in self.closed)}
 
-    def lane(self, name: str, epoch: int) -> Lane | None:
+    def lane(self, name: str, epoch: int) -> CommittedLane | None:
         """Return a lane of any epoch."""
         return self.lanes[name] if epoch == self.epoch else self.closed.get((name, epoch))
 
-    def chain(self, name: str) -> list[Lane]:
+    def chain(self, name: str) -> list[CommittedLane]:
         """Return a lane's epochs, the current one last."""
         closed = (lane for (each, _), lane in self.closed.items() if each == name)
         return [*sorted(closed, key=lambda lane: lane.id), self.lanes[name]]
 
-    def every_lane(self) -> list[Lane]:
+    def every_lane(self) -> list[CommittedLane]:
         """Return the lanes of all epochs."""
         return [*self.closed.values(), *self.lanes.values()]
 
@@ -117,7 +119,7 @@ class Ledger:
         for name, epoch, rows in adopted:
             self.rows.update({(name, epoch, row.seq): known[row.body] for row in rows})
 
-    async def hash_at(self, lane: Lane, seq: int) -> bytes | None:
+    async def hash_at(self, lane: CommittedLane, seq: int) -> bytes | None:
         """Return the hash of a message, as the real ledger tells it."""
         if seq == lane.chain.seq:
             return lane.chain.hash
@@ -126,11 +128,11 @@ class Ledger:
         behind = self.rows.get((lane.name, lane.epoch, seq + 1))
         return behind.link if behind and behind.link != NO_LINK else None
 
-    async def is_linked(self, lane: Lane, seq: int) -> bool:
+    async def is_linked(self, lane: CommittedLane, seq: int) -> bool:
         """Whether a message has a link; here every one has."""
         return True
 
-    async def is_chained(self, lane: Lane, seq: int) -> bool:
+    async def is_chained(self, lane: CommittedLane, seq: int) -> bool:
         """Whether the hash at a seq says what stands below it, as the real ledger tells it."""
         span = range(lane.confirmed + 1, seq + 1)
         found = [m for each in span if (m := self.rows.get((lane.name, lane.epoch, each)))][:2]
@@ -144,7 +146,7 @@ class Ledger:
         lane = next(lane for lane in self.every_lane() if lane.id == lane_id)
         return lane.name, lane.epoch, seq
 
-    def owned(self, lane: Lane, after_seq: int) -> list[OwnRow]:
+    def owned(self, lane: CommittedLane, after_seq: int) -> list[OwnRow]:
         """Return what there is of a lane behind a seq, in order."""
         place = lane.name, lane.epoch
         rows = sorted(each for each in self.rows if each[:2] == place and each[2] > after_seq)
@@ -167,10 +169,10 @@ class OutReader:
         messages = sorted(self._out.messages.items())
         self.runs = [Work(m.epoch, m.seq, m.seq, at) for at, (m, _) in messages]
 
-    async def rows(self, work: Work) -> list[Row]:
+    async def rows(self, work: Work) -> list[LedgerRow]:
         """Return messages."""
         found = [self._out.messages[work.stream_seq + n] for n in range(work.hi - work.lo + 1)]
-        return [Row(m.seq, m.subject, m.data) for m, _ in found]
+        return [LedgerRow(m.seq, m.subject, m.data) for m, _ in found]
 
 
 class Writer:
@@ -199,7 +201,7 @@ class Writer:
         """Commit; with the epoch over that opens a new one."""
         self._vehicle.decide()
 
-    async def apply(self, changes: Changes) -> None:
+    async def apply(self, changes: LedgerChanges) -> None:
         """Take in what was found in OUT."""
         self._vehicle.ledger.enter(changes.adopted, self._vehicle.book.by_data)
         self.tell(*changes.messages)
@@ -224,7 +226,7 @@ class Cores:
     resends: type[Resends] = Resends
     heads: type[Heads] = Heads
     epochs: type[Epochs] = Epochs
-    choose: Callable[..., Lane] = staticmethod(choose)
+    choose: Callable[..., CommittedLane] = staticmethod(choose)
     confirmations: type[Confirmations] = Confirmations
     adoption: type[Adoption] = Adoption
     judge: Callable[..., Verdicts] = staticmethod(judge)
@@ -242,7 +244,7 @@ class LaneShell:
         self.resends = vehicle.cores.resends()
         self._run: list[Appended] = []
         self._seen_id: int | str | None = None
-        self._ask: Ask | None = None
+        self._ask: ResendAsk | None = None
         self._ahead = self._foreign = 0
         self._ends: dict[int, tuple[str, int, float]] = {}
         self._owed: dict[int, tuple[int, float]] = {}
@@ -252,7 +254,7 @@ class LaneShell:
         self.confirmations = vehicle.cores.confirmations(name, ledger, writer)
 
     @property
-    def _row(self) -> Lane:
+    def _row(self) -> CommittedLane:
         row = self._vehicle.ledger.lane(self.name, self.appender.epoch)
         assert row is not None
         return row
@@ -286,19 +288,19 @@ class LaneShell:
                 self._finished.add(self.appender.epoch)
                 self._enter(self._vehicle.ledger.lanes[self.name])
             self.appender.committed(self._row.last_seq)
-            if self.appender.state is State.SEEKING:
+            if self.appender.state is AppenderState.SEEKING:
                 self._seek()
                 if not self._vehicle.goes_on:
                     return
                 continue
-            if self.appender.state is State.BEHIND:
+            if self.appender.state is AppenderState.BEHIND:
                 return
             turn = self.appender.turn(asked=self.resends.ready)
             if turn is None:
                 break
-            if turn is Turn.NEW:
+            if turn is AppendTurn.NEW:
                 self._send_new(now_s)
-            elif turn is Turn.AGAIN:
+            elif turn is AppendTurn.AGAIN:
                 appended = self._run[-self.appender.again]
                 position = (self.appender.epoch, self.appender.position)
                 expected = self.appender.send_again(MESSAGE_BYTES, now_s)
@@ -307,7 +309,7 @@ class LaneShell:
                 self._begin_run(now_s)
         self.appender.tick(now_s)
 
-    def ask(self, ask: Ask) -> None:
+    def ask(self, ask: ResendAsk) -> None:
         """Take up what the hub asks for again."""
         if ask.id == self._seen_id:
             return
@@ -316,7 +318,7 @@ class LaneShell:
             self.claims(ask.epoch, ask.ranges[-1][1])
         self._ask = ask
 
-    def _answer(self, ask: Ask) -> None:
+    def _answer(self, ask: ResendAsk) -> None:
         ledger = self._vehicle.ledger
         turn = self._turn_of(ask.epoch)
         if turn is None:
@@ -347,7 +349,7 @@ class LaneShell:
                 self._vehicle.explain(self.name, ask.epoch, first, last, why)
 
     def _turn_of(self, epoch: int) -> int | None:
-        if self.appender.state is not State.RUNNING:
+        if self.appender.state is not AppenderState.RUNNING:
             return None
         if epoch == self.appender.epoch:
             return self.appender.position
@@ -359,7 +361,7 @@ class LaneShell:
 
     def on_watermark(self, epoch: int, claim: Claim) -> None:
         """Learn how far the hub holds everything of an epoch."""
-        self.adoption.heard(epoch, Held(claim.seq, claim.hash, claim.fork == OVER))
+        self.adoption.heard(epoch, HeldLane(claim.seq, claim.hash, claim.fork == OVER))
         if self._vehicle.ledger.lane(self.name, epoch) is None:
             return
         self.claims(epoch, claim.seq)
@@ -388,7 +390,9 @@ class LaneShell:
 
     def _past(self, epoch: int) -> bool:
         current = self._vehicle.ledger.epoch
-        at_end = self.appender.state is State.RUNNING and self.appender.epoch == current != epoch
+        at_end = (
+            self.appender.state is AppenderState.RUNNING and self.appender.epoch == current != epoch
+        )
         return at_end and not self.resends.pending
 
     def _note_owed(self, now_s: float) -> None:
@@ -484,7 +488,7 @@ class LaneShell:
         self._vehicle.epochs.out_knows(self.name, seq, stranger=bool(tail.stranger))
         return tail
 
-    def _appender_of(self, row: Lane) -> Appender:
+    def _appender_of(self, row: CommittedLane) -> Appender:
         appender = self._vehicle.cores.appender(
             row.epoch,
             LIMITS,
@@ -496,7 +500,7 @@ class LaneShell:
         appender.set_watermark(row.watermark)
         return appender
 
-    def _enter(self, row: Lane) -> None:
+    def _enter(self, row: CommittedLane) -> None:
         self.appender = self._appender_of(row)
         self._run = []
         self.appender.connected()
@@ -505,7 +509,7 @@ class LaneShell:
         if self.appender.epoch == self._vehicle.ledger.epoch:
             return False
         at_end = self.appender.done and self.appender.appended >= self._row.last_seq
-        return (at_end and self.appender.made_whole) or self.appender.state is State.BEHIND
+        return (at_end and self.appender.made_whole) or self.appender.state is AppenderState.BEHIND
 
     def _seek(self) -> None:
         out = self._out
@@ -575,7 +579,7 @@ class LaneShell:
         self.resends.lost()
         self._set_step(self._out.created, step, fresh=True)
 
-    def _set_step(self, created: str, step: Step, *, fresh: bool = False) -> None:
+    def _set_step(self, created: str, step: OffsetStep, *, fresh: bool = False) -> None:
         row = self._row
         if fresh:
             # As the ledger has it: all of a former epoch counts as sent.

@@ -16,7 +16,7 @@ from backhaul_agent.uplink.resend import Resends
 from backhaul_agent.uplink.resend_requests import reasons
 from backhaul_codec import chain
 from backhaul_codec.ranges import RangeSet
-from backhaul_codec.state.merge import Change, Head, HeadKey, Heads, Merged
+from backhaul_codec.state.merge import Head, HeadKey, Heads, Merged, ValueChange
 from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.continuity.resend_policy import RepairBook
 from tests.simulation.hub import HubCores
@@ -27,7 +27,7 @@ from tests.simulation.vehicle import Vehicle
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from backhaul_agent.ledger.lanes import Lane
+    from backhaul_agent.ledger.lanes import CommittedLane
     from backhaul_agent.ledger.rows import OwnRow
     from backhaul_agent.uplink.confirmations import Claim
     from backhaul_agent.uplink.out_stream import OutStream
@@ -133,7 +133,7 @@ class NewestArrivalHeads(Heads):
         key = HeadKey.of(parent, point)
         before, head = self.get(key), Head.of(point)
         self.put(key, head)
-        return Merged(head, Change.WON, before)
+        return Merged(head, ValueChange.WON, before)
 
 
 class HastyVehicle(Vehicle):
@@ -156,7 +156,7 @@ class ForgetfulVehicle(Vehicle):
 class TrustfulConfirmations(Confirmations):
     """A watermark is believed whatever the hash of its message."""
 
-    async def _is_proven(self, lane: Lane, claim: Claim) -> bool:
+    async def _is_proven(self, lane: CommittedLane, claim: Claim) -> bool:
         return claim.seq <= lane.last_seq
 
 
@@ -177,20 +177,20 @@ class SilentAdoption(Adoption):
         await super().take_in(out, everything=everything)
 
 
-def _all_is_there(lane: Lane, rows: Sequence[OwnRow], *_: object) -> Verdicts:
+def _all_is_there(lane: CommittedLane, rows: Sequence[OwnRow], *_: object) -> Verdicts:
     """Compare nothing: whatever the hub holds of an epoch is taken for the ledger's."""
     return Verdicts(Inward(), rows[-1].seq, 0, [])
 
 
 def _all_is_moved(
-    lane: Lane, rows: Sequence[OwnRow], lo: int, hashes: Sequence[str | None], spare: Spare
+    lane: CommittedLane, rows: Sequence[OwnRow], lo: int, hashes: Sequence[str | None], spare: Spare
 ) -> Verdicts:
     """Move what the hub lacks, too."""
     return judge(lane, rows, lo, ["0" * 12 if held is None else held for held in hashes], spare)
 
 
 def _each_as_its_own(
-    lane: Lane, rows: Sequence[OwnRow], lo: int, hashes: Sequence[str | None], spare: Spare
+    lane: CommittedLane, rows: Sequence[OwnRow], lo: int, hashes: Sequence[str | None], spare: Spare
 ) -> Verdicts:
     """Move messages with a link, which no other machine would give them."""
     verdicts = judge(lane, rows, lo, hashes, spare)
@@ -203,7 +203,7 @@ def _each_as_its_own(
 
 
 def _says_lost(
-    lane: Lane | None, given_up: Sequence[Span], lo: int, hi: int, *, alone: bool
+    lane: CommittedLane | None, given_up: Sequence[Span], lo: int, hi: int, *, alone: bool
 ) -> list[Span]:
     """Give up what another machine may have."""
     return reasons(lane, given_up, lo, hi, alone=True)

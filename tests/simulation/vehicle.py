@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from backhaul_agent.commit.epochs import Verdict
 from backhaul_agent.uplink.confirmations import Claim
 from backhaul_agent.uplink.epoch_sync import EpochWords
-from backhaul_agent.uplink.resend import Ask
+from backhaul_agent.uplink.resend import ResendAsk
 from backhaul_codec import Point, hash_of
 from backhaul_codec.protocol.words import SPARE
 from backhaul_codec.state.merge import HeadKey
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from random import Random
     from typing import Protocol
 
-    from backhaul_agent.ledger.lanes import Lane
+    from backhaul_agent.ledger.lanes import CommittedLane
     from backhaul_agent.uplink.epoch_sync import Ends, Known
     from backhaul_agent.uplink.reconcile import Verdicts
     from backhaul_hub.continuity.chain import Watermark
@@ -130,7 +130,7 @@ class Vehicle:
         """Say of what nobody but this ledger could know that it is lost."""
         self._hub.gave_up(self, lane, epoch, low, high)
 
-    def move(self, lane: Lane, verdicts: Verdicts) -> None:
+    def move(self, lane: CommittedLane, verdicts: Verdicts) -> None:
         """Have messages of a former epoch go into its spare one, as `reconcile.judge` says."""
         ledger, by_data, changes = self.ledger, self.book.by_data, verdicts.changes
         before: dict[int, Message] = {}
@@ -172,7 +172,7 @@ class Vehicle:
             assert isinstance(body, Point)
             self._merge(body)
         elif subject.startswith("s.resend."):
-            assert isinstance(body, Ask)
+            assert isinstance(body, ResendAsk)
             self.lanes[subject.split(".")[2]].ask(body)
         elif subject.startswith("s.watermark."):
             assert isinstance(body, tuple)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from deltalake import DeltaTable
 
 from backhaul_runtime.clock import SYSTEM_CLOCK
-from backhaul_spark.ingest.batch import Ingest, Outcome
+from backhaul_spark.ingest.batch import BatchOutcome, Ingest
 from tests.support.spark_frames import frame, message_batch, stored, task
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class World:
         self.ingest = Ingest(self.root, SYSTEM_CLOCK)
         self.batch = -1
 
-    def take(self, *parts: pa.RecordBatch) -> Outcome:
+    def take(self, *parts: pa.RecordBatch) -> BatchOutcome:
         self.batch += 1
         number = self.ingest.tables.next_ingest
         reports = [task(self.root, number, part) for part in parts]

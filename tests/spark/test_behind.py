@@ -9,7 +9,7 @@ import pytest
 
 from backhaul_spark.errors import ServerBehindError, StreamClosedError, StreamMissingError
 from backhaul_spark.nats.direct_get import Reader
-from backhaul_spark.nats.offsets import Mark, spans
+from backhaul_spark.nats.offsets import ReadMark, spans
 from backhaul_spark.nats.stored import StreamInfo
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def test_down_without_a_leader_is_not_taken_for_gone() -> None:
 
 
 def test_what_was_planned_of_a_stream_that_is_not_listed_is_no_gap() -> None:
-    start, end = {"DOWN_00": Mark(3, "then")}, {"DOWN_00": Mark(9, "then")}
+    start, end = {"DOWN_00": ReadMark(3, "then")}, {"DOWN_00": ReadMark(9, "then")}
     with pytest.raises(StreamMissingError, match="DOWN_00"):
         spans(start, end, {}, on_gap="record")
     other = {"UP_00": StreamInfo("UP_00", "then", 1, 9, 9, 90)}

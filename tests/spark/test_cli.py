@@ -15,7 +15,7 @@ from backhaul_spark.cli._service import seconds
 from backhaul_spark.cli.ingest import Totals
 from backhaul_spark.cli.main import cli
 from backhaul_spark.errors import JavaMissingError, OptionError, TableMissingError, UnreachableError
-from backhaul_spark.ingest.batch import Outcome
+from backhaul_spark.ingest.batch import BatchOutcome
 from tests.support.rig.ports import free_port
 
 if TYPE_CHECKING:
@@ -135,8 +135,8 @@ def test_durations() -> None:
 
 def test_totals_tell_what_is_unusual(capsys: pytest.CaptureFixture[str]) -> None:
     totals = Totals(as_json=False, quiet=False)
-    totals.add(Outcome(ingest=2, batch=0, messages=3, points=600))
-    totals.add(Outcome(ingest=3, batch=1, messages=1, points=2, repeated=4, gaps=1))
+    totals.add(BatchOutcome(ingest=2, batch=0, messages=3, points=600))
+    totals.add(BatchOutcome(ingest=3, batch=1, messages=1, points=2, repeated=4, gaps=1))
     totals.print_summary()
     out, err = capsys.readouterr()
     assert err.splitlines()[0] == "ingest 2: 600 points from 3 messages"

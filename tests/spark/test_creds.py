@@ -14,7 +14,7 @@ from backhaul_spark.errors import LoginRefusedError, OptionError, UnreachableErr
 from backhaul_spark.nats.connection import Connection
 from backhaul_spark.nats.direct_get import close_connections, list_streams, read_range
 from backhaul_spark.nats.endpoint import endpoint_from
-from backhaul_spark.source.jetstream_source import JetStreamSource, Settings
+from backhaul_spark.source.jetstream_source import JetStreamSource, SourceSettings
 from tests.support.keyed_server import KeyedServer
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def test_executors_get_the_path_and_log_in_by_themselves(
     spark.dataSource.register(JetStreamSource)
     frame: Any = spark.read.format("jetstream").options(**options(hub, file)).load()
     assert sorted(bytes(row.body) for row in frame.select("body").collect()) == [b"a", b"b", b"c"]
-    travels = pickle.dumps(Settings(options(hub, file))).decode(errors="replace")
+    travels = pickle.dumps(SourceSettings(options(hub, file))).decode(errors="replace")
     plan = frame._jdf.queryExecution().toString()
     secret = parse_credentials(file.read_text())
     assert str(file) in travels

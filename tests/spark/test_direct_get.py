@@ -20,7 +20,11 @@ from backhaul_spark.nats import direct_get
 from backhaul_spark.nats.connection import Connection
 from backhaul_spark.nats.direct_get import list_streams, read_range
 from backhaul_spark.nats.endpoint import endpoint_from
-from backhaul_spark.source.jetstream_source import JetStreamStreamReader, Settings, SpanPartition
+from backhaul_spark.source.jetstream_source import (
+    JetStreamStreamReader,
+    SourceSettings,
+    SpanPartition,
+)
 
 if TYPE_CHECKING:
     from backhaul_spark.nats.stored import Stored
@@ -153,7 +157,7 @@ def test_the_connection_is_kept_between_reads(hub_server: HubServer, opened: lis
 
 
 def reader(hub: HubServer, **more: str) -> JetStreamStreamReader:
-    return JetStreamStreamReader(Settings(hub.options | more))
+    return JetStreamStreamReader(SourceSettings(hub.options | more))
 
 
 def test_a_store_that_went_back_in_time_is_noticed(hub_server: HubServer) -> None:

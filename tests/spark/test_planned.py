@@ -11,7 +11,7 @@ import pytest
 from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.checkpoint import FILE, checkpoint_uri
 from backhaul_spark.errors import TablesBehindError
-from backhaul_spark.ingest.batch import Ingest, Outcome
+from backhaul_spark.ingest.batch import BatchOutcome, Ingest
 from backhaul_spark.ingest.stream import IngestQuery
 from backhaul_spark.tables.schemas import INGEST_TABLES
 from tests.support.spark_crash import APP, ingest_batch
@@ -52,7 +52,7 @@ class Spark:
     def hand_out(self, batch: int, lo: int, hi: int) -> list[tuple[int, int]]:
         """Note messages `lo` to `hi` as a batch, and have it done; return (new, repeated) of it."""
         (self._log / "offsets" / str(batch)).write_text(f"v1 {lo} {hi}")
-        said: list[Outcome] = []
+        said: list[BatchOutcome] = []
         session: Any = None
         ingest = Ingest(self._root, SYSTEM_CLOCK)
         query = IngestQuery(session, ingest, {}, SYSTEM_CLOCK, said.append)

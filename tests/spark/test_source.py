@@ -8,7 +8,7 @@ import pytest
 
 from backhaul_spark.errors import LoginRefusedError, OptionError
 from backhaul_spark.ingest.stream import named_error
-from backhaul_spark.source.jetstream_source import JetStreamSource, Settings
+from backhaul_spark.source.jetstream_source import JetStreamSource, SourceSettings
 from tests.support.spark_frames import frame
 
 if TYPE_CHECKING:
@@ -88,4 +88,4 @@ def test_an_error_of_ours_is_found_in_what_spark_makes_of_it(
 )
 def test_wrong_options_are_refused_by_name(options: dict[str, Any], said: str) -> None:
     with pytest.raises(OptionError, match=said):
-        Settings({"servers": "nats://hub"} | options)
+        SourceSettings({"servers": "nats://hub"} | options)

@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.checkpoint import checkpoint_uri
 from backhaul_spark.errors import BackhaulSparkError
-from backhaul_spark.ingest.batch import Ingest, Outcome
+from backhaul_spark.ingest.batch import BatchOutcome, Ingest
 from backhaul_spark.ingest.stream import IngestQuery
 from backhaul_spark.rollup.rollup import Rollup, run_on
 from backhaul_spark.tables.as_dataframe import read_table
@@ -38,9 +38,9 @@ class Runs:
     def __init__(self, spark: SparkSession, hub: HubServer, root: Path) -> None:
         self.spark, self.hub, self.root = spark, hub, str(root)
 
-    def once(self, **source: str) -> list[Outcome]:
+    def once(self, **source: str) -> list[BatchOutcome]:
         """Ingest what is there, as a process of its own would; return the batches."""
-        outcomes: list[Outcome] = []
+        outcomes: list[BatchOutcome] = []
         ingest = Ingest(self.root, SYSTEM_CLOCK)
         options = self.hub.options | source
         IngestQuery(self.spark, ingest, options, SYSTEM_CLOCK, outcomes.append).run(None)

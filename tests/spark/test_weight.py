@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backhaul_codec import peek
-from backhaul_spark.nats.offsets import Mark, to_json
+from backhaul_spark.nats.offsets import ReadMark, to_json
 from backhaul_spark.nats.stored import StreamInfo
 from backhaul_spark.source import jetstream_source as source_module
-from backhaul_spark.source.jetstream_source import JetStreamStreamReader, Settings
+from backhaul_spark.source.jetstream_source import JetStreamStreamReader, SourceSettings
 from backhaul_spark.source.weight import LOOKS, last_within
 from tests.support.bombs import points_bomb
 from tests.support.spark_frames import frame, stored
@@ -87,11 +87,11 @@ def test_the_source_cuts_a_batch_and_goes_on_behind_it(monkeypatch: pytest.Monke
         yield stored(bodies[lo - 1 : hi], first_seq=lo)
 
     monkeypatch.setattr(source_module, "read_range", read_range)
-    settings = Settings({"servers": "nats://127.0.0.1:4222", "maxBytes": str(10 * raw(BOMB))})
+    settings = SourceSettings({"servers": "nats://127.0.0.1:4222", "maxBytes": str(10 * raw(BOMB))})
     info = StreamInfo("UP_00", "then", 1, 30, 30, 30_000, True, 1)
     monkeypatch.setattr(settings, "streams", lambda: {"UP_00": info})
     reader = JetStreamStreamReader(settings)
-    at, ends = to_json({"UP_00": Mark(0, "then")}), []
+    at, ends = to_json({"UP_00": ReadMark(0, "then")}), []
     for _ in range(4):
         at = reader.latestOffset(at, reader.getDefaultReadLimit())
         ends.append(at["streams"]["UP_00"]["seq"])

@@ -12,7 +12,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from backhaul_spark.errors import MessagesGoneError
 from backhaul_spark.nats import direct_get
 from backhaul_spark.source import jetstream_source as source_module
-from backhaul_spark.source.jetstream_source import JetStreamStreamReader, Settings
+from backhaul_spark.source.jetstream_source import JetStreamStreamReader, SourceSettings
 
 if TYPE_CHECKING:
     from backhaul_spark.nats.stored import StreamInfo
@@ -39,7 +39,7 @@ def replicas(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 def reader(hub: HubServer, on_gap: str = "record") -> JetStreamStreamReader:
     options = {"servers": hub.url, "user": "control", "password": "all", "onGap": on_gap}
-    return JetStreamStreamReader(Settings(options))
+    return JetStreamStreamReader(SourceSettings(options))
 
 
 def rows(source: JetStreamStreamReader, start: Any, end: Any) -> list[tuple[int, int | None]]:
@@ -89,7 +89,7 @@ def test_whoever_wants_no_gap_is_told(hub_server: HubServer) -> None:
         rows(reader(hub_server, "fail"), start, end)
 
 
-class Deposed(Settings):
+class Deposed(SourceSettings):
     """Asks a leader that ends at 5, for as long as it is believed in, and then the one in its place."""
 
     asked = 0

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from backhaul_codec.subjects import Uplink
-    from backhaul_hub.db.change import Change
+    from backhaul_hub.db.change import RowChange
     from backhaul_hub.sync.writes import Put
 
 DEVICE = "VID-001"
@@ -64,7 +64,7 @@ class HubDb:
         made += tables.SHADOWS
         self._connection.executescript(made)
 
-    def write(self, changes: Sequence[Change]) -> None:
+    def write(self, changes: Sequence[RowChange]) -> None:
         for change in changes:
             self._connection.executemany(change.statement, change.rows)
 

@@ -20,7 +20,7 @@ import structlog
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
-from backhaul_agent.apps.floods import Turn
+from backhaul_agent.apps.floods import QueueTurn
 from backhaul_agent.apps.rights import DOORS, FROM, door_subject
 from backhaul_agent.cancellation import heed_cancel
 from backhaul_runtime.patched_client import PatchedClient
@@ -214,7 +214,7 @@ async def _drain(subscription: Subscription) -> None:
 
 async def _subscribe(client: DoorClient, door: int, heard: Heard) -> None:
     loop = asyncio.get_running_loop()
-    turn = Turn()
+    turn = QueueTurn()
     waiting: Callable[[], int] = int  # 0, until it is subscribed
 
     async def in_turn(message: Msg) -> None:

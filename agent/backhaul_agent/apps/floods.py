@@ -70,7 +70,7 @@ class Shares:
         return share
 
 
-class Turn:
+class QueueTurn:
     """Says when the messages of one queue have had their turn."""
 
     def __init__(self) -> None:

@@ -26,7 +26,7 @@ _SLOT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _VERSION = re.compile(r"(.+)@(?:sha256:)?([0-9a-fA-F]{64})")
 
 
-class State(StrEnum):
+class FileState(StrEnum):
     """The state of a file; part of the report."""
 
     WAITING = "waiting"
@@ -49,7 +49,7 @@ class Job:
     path: Path | None
     size: int = 0
     moved: int = 0
-    state: State = State.WAITING
+    state: FileState = FileState.WAITING
     error: str = ""
     code: str = ""
     tries: int = 0
@@ -59,7 +59,7 @@ class Job:
     @property
     def open(self) -> bool:
         """Whether there is something left to do."""
-        return self.state is not State.READY and not self.cancelled
+        return self.state is not FileState.READY and not self.cancelled
 
     def due(self, now_s: float) -> bool:
         """Return whether it may be worked on now."""
@@ -67,14 +67,14 @@ class Job:
 
     def failed(self, now_s: float, error: str, chance: Callable[[], float], code: str = "") -> None:
         """Take note of a failure; it is tried again, later each time."""
-        self.state, self.error, self.code = State.FAILED, error, code
+        self.state, self.error, self.code = FileState.FAILED, error, code
         wait_s = min(BACKOFF_S_MAX, BACKOFF_S_MIN * 2 ** min(self.tries, 10))
         self.tries += 1
         self.not_before_s = now_s + wait_s * (0.75 + chance() / 2)
 
     def ready(self) -> None:
         """Take note that it is done."""
-        self.state, self.error, self.code, self.moved = State.READY, "", "", self.size
+        self.state, self.error, self.code, self.moved = FileState.READY, "", "", self.size
 
     def at_once(self) -> None:
         """Have it tried again now: something has changed that may have been the reason."""
@@ -82,7 +82,7 @@ class Job:
 
     def report(self) -> dict[str, Any]:
         """Return the report for the hub: changes now and then only, so no progress."""
-        moving = self.state in (State.WAITING, State.MOVING, State.CHECKING)
+        moving = self.state in (FileState.WAITING, FileState.MOVING, FileState.CHECKING)
         said = {
             "state": "fetching" if moving else str(self.state),
             "name": self.name,
@@ -93,7 +93,7 @@ class Job:
 
     def describe(self, now_s: float) -> dict[str, Any]:
         """Return all there is to say, for programs on the vehicle."""
-        retry_s = max(0.0, self.not_before_s - now_s) if self.state is State.FAILED else 0.0
+        retry_s = max(0.0, self.not_before_s - now_s) if self.state is FileState.FAILED else 0.0
         return {
             "name": self.name,
             "digest": self.digest.hex(),

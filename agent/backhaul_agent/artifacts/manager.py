@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from backhaul_agent.artifacts.jobs import NODE, Job, State, next_due_s, next_job
+from backhaul_agent.artifacts.jobs import NODE, FileState, Job, next_due_s, next_job
 from backhaul_agent.artifacts.partial_file import Part, has_digest
 from backhaul_agent.artifacts.requests import BlobLink
 from backhaul_agent.artifacts.room import ArtifactRoom
@@ -259,7 +259,7 @@ class Artifacts:
         if here is not None and await asyncio.to_thread(has_digest, here, job.digest):
             job.size = here.stat().st_size
             return
-        job.state, job.error = State.MOVING, ""
+        job.state, job.error = FileState.MOVING, ""
         await self.carrier.find(talk, job)
         self.slots.tell(job)
         target = job.path = job.path or self.store.fetched(job.digest)
@@ -274,7 +274,7 @@ class Artifacts:
             await self.carrier.fetch(talk, job, part)
             if job.cancelled:
                 raise CancelledJobError
-            job.state = State.CHECKING
+            job.state = FileState.CHECKING
             await asyncio.to_thread(part.finish, job.digest, target)
             kept = self.slots.keeps(target) or any(each.path == target for each in self._to_fetch())
             if job.cancelled and not kept:
@@ -294,7 +294,7 @@ class Artifacts:
     async def _send(self, talk: Talk, job: Job) -> None:
         """Send one file, or go on with it."""
         assert job.path is not None
-        job.state, job.error = State.MOVING, ""
+        job.state, job.error = FileState.MOVING, ""
         await self.carrier.send(talk, job, job.path)
         jobs = list(self.uploads.items())
         place = next((at for at, (_, each) in enumerate(jobs) if each is job), -1)

@@ -23,7 +23,7 @@ GROW_MAX = 2.0
 
 
 @dataclass(slots=True)
-class Pace:
+class TransferWindow:
     """The window of one transfer after another in one direction of the link."""
 
     window: int = FLOOR_BYTES

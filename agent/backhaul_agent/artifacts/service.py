@@ -19,7 +19,7 @@ from nats.errors import Error as NatsError
 
 from backhaul_agent.apps.doors import ASKED, hear
 from backhaul_agent.artifacts import room as artifact_room
-from backhaul_agent.artifacts.jobs import State
+from backhaul_agent.artifacts.jobs import FileState
 from backhaul_agent.artifacts.store import Waiting
 from backhaul_agent.errors import ArtifactError, Code, RefusedError
 from backhaul_agent.sync.requests import read
@@ -148,7 +148,7 @@ class ArtifactService:
 
     async def _read(self, digest: str, offset: int) -> bytes:
         for job in self._artifacts.gets.values():
-            if job.digest.hex() == digest and job.state is State.READY and job.path is not None:
+            if job.digest.hex() == digest and job.state is FileState.READY and job.path is not None:
                 self._artifacts.get(job.name)
                 try:
                     return await asyncio.to_thread(_piece, job.path, offset)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from backhaul_agent.artifacts.jobs import NODE, STATE_KEY, Job, State, read_version, wishes
+from backhaul_agent.artifacts.jobs import NODE, STATE_KEY, FileState, Job, read_version, wishes
 from backhaul_agent.errors import RefusedError
 from backhaul_agent.sync.requests import PointRequest, SetRequest
 from backhaul_codec.state.json_values import value_to_json
@@ -54,7 +54,7 @@ class Slots:
                 name, digest = read_version(value)
             except ValueError as error:
                 self._forget(slot)
-                self._say(slot, {"state": str(State.FAILED), "error": str(error)})
+                self._say(slot, {"state": str(FileState.FAILED), "error": str(error)})
                 continue
             job = self.jobs.get(slot)
             if job is None or (job.name, job.digest) != (name, digest):
@@ -62,7 +62,7 @@ class Slots:
                 self.jobs[slot] = Job(name, digest, self._store.slot(slot))
         for slot in (self.jobs.keys() | self._reported().keys()) - told.keys():
             self._forget(slot)
-            self._say(slot, {"state": str(State.EMPTY)})
+            self._say(slot, {"state": str(FileState.EMPTY)})
 
     def keeps(self, path: Path) -> bool:
         """Tell whether a slot may keep this file: it has a wish, even one that names no version."""
@@ -94,7 +94,7 @@ class Slots:
                     del self._reports[slot]
 
     async def _report_one(self, slot: str, said: dict[str, Any]) -> None:
-        if said["state"] == State.EMPTY:
+        if said["state"] == FileState.EMPTY:
             if slot in self.jobs:
                 return  # told another file meanwhile: what becomes of that is said instead
             self._remove(slot)

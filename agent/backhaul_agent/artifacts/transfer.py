@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Protocol
 
-from backhaul_agent.artifacts.jobs import State
-from backhaul_agent.artifacts.rate_limit import Pace
+from backhaul_agent.artifacts.jobs import FileState
+from backhaul_agent.artifacts.rate_limit import TransferWindow
 from backhaul_agent.artifacts.transfer_state import Passage
 from backhaul_agent.errors import ArtifactError
 from backhaul_codec.protocol import blobs
@@ -61,7 +61,7 @@ class Carrier:
         self._clock = clock
         self._uplink = uplink
         self._require_free = require_free
-        self._down, self._up = Pace(), Pace()
+        self._down, self._up = TransferWindow(), TransferWindow()
 
     def link_carries(self, bytes_s: float) -> None:
         """Take note of the link's measured rate."""
@@ -93,7 +93,7 @@ class Carrier:
                 await self._pass(talk, job, passage, sending)
                 if sending.done:
                     return
-                job.state = State.CHECKING  # and being stored: a large file takes its time
+                job.state = FileState.CHECKING  # and being stored: a large file takes its time
                 try:
                     await sending.take(passage, await talk.hear(STORING_S))
                 except TimeoutError:

@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from backhaul_agent.artifacts.rate_limit import Pace
+    from backhaul_agent.artifacts.rate_limit import TransferWindow
 
 # An answer is given up after four of the rounds before, within these. The longer one is more than a
 # round behind a lane's backlog.
 ANSWER_S_MIN, ANSWER_S_MAX, ROUNDS = 5.0, 15.0, 4.0
 
 
-class Span(NamedTuple):
+class ByteSpan(NamedTuple):
     """Bytes of the file."""
 
     offset: int
@@ -39,7 +39,7 @@ class Passage:
 
     size: int
     done: int
-    pace: Pace
+    pace: TransferWindow
     asked_bytes: int = 0  # all that was ever asked for, repeats included
     _asked: int = 0
     _round_s: float = ANSWER_S_MAX
@@ -49,13 +49,13 @@ class Passage:
     def __post_init__(self) -> None:
         self._asked = self.done
 
-    def next(self, now_s: float) -> Span | None:
+    def next(self, now_s: float) -> ByteSpan | None:
         """Return the piece to ask for (or send) now; None while enough is under way."""
         left = self.size - self._asked
         length = min(left, self.pace.piece)
         if not length or (self._under_way and not self._fits(length)):
             return None
-        span = Span(self._asked, length)
+        span = ByteSpan(self._asked, length)
         self._asked += length
         self.asked_bytes += length
         full = left > length and not self._fits(self.pace.piece)

@@ -20,7 +20,7 @@ from backhaul_codec.recordings.readers import open_recording
 from backhaul_runtime.clock import SystemClock
 
 if TYPE_CHECKING:
-    from backhaul_agent.replay.feed import Outcome
+    from backhaul_agent.replay.feed import FeedOutcome
     from backhaul_codec.recordings.points import Tally
 
 RUNS_SHOWN = 20
@@ -114,7 +114,7 @@ def command(
         sys.exit(1)
 
 
-def _report(replay: Replay, outcome: Outcome) -> None:
+def _report(replay: Replay, outcome: FeedOutcome) -> None:
     """Report the fate of the rows, and how to go on."""
     before, rows = replay.rows_before, replay.rows
     if before:

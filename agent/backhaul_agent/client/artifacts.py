@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from nats.errors import Error as NatsError
 
-from backhaul_agent.artifacts.jobs import State
+from backhaul_agent.artifacts.jobs import FileState
 from backhaul_agent.artifacts.service import ERROR_HEADER, LOCAL_PIECE_BYTES, SUBJECT
 from backhaul_agent.errors import Code, NoAgentError, NotKnownError, RefusedError
 from backhaul_agent.files import move
@@ -92,9 +92,9 @@ class ArtifactClient:
                 continue
             heard_s = loop.time()
             on_progress(job)
-            if job["state"] == State.READY:
+            if job["state"] == FileState.READY:
                 return job
-            if job["state"] == State.FAILED and job["code"] in FINAL:
+            if job["state"] == FileState.FAILED and job["code"] in FINAL:
                 await self._ask("done", {"name": name})
                 raise RefusedError(job["code"], job["failure"])
             await asyncio.sleep(LOOK_S)
@@ -158,9 +158,9 @@ class ArtifactClient:
                     return  # an agent that was started again knows what waits, not what is done
                 raise
             on_progress(job)
-            if job["state"] == State.READY:
+            if job["state"] == FileState.READY:
                 return
-            if job["state"] == State.FAILED and job["code"] in FINAL:
+            if job["state"] == FileState.FAILED and job["code"] in FINAL:
                 raise RefusedError(job["code"], job["failure"])
             await asyncio.sleep(LOOK_S)
 

@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from backhaul_agent.commands.outcome import cut_short, ended
 from backhaul_agent.config import CommandName  # noqa: TC001 - msgspec reads the annotations at run time
-from backhaul_agent.ledger.command_rows import Arrived, Outcome, State
+from backhaul_agent.ledger.command_rows import Arrived, RunOutcome, RunState
 from backhaul_codec.protocol.command_errors import ErrorCode
 from backhaul_codec.strict.json import JsonError, Reader
 
@@ -30,14 +30,14 @@ _NS_MAX = (1 << 63) - 1
 CommandId = Annotated[str, Meta(pattern=_ID)]
 
 
-class Step(Enum):
+class CommandStep(Enum):
     """What to do, where it is not over."""
 
     RUN = "run"
     WAIT = "wait"
 
 
-Decision: TypeAlias = Step | Outcome
+Decision: TypeAlias = CommandStep | RunOutcome
 
 
 class _Sent(msgspec.Struct, frozen=True):
@@ -66,7 +66,7 @@ def read(id_: str, data: bytes) -> Arrived:
     return Arrived(id_, sent.name, bytes(sent.params), sent.sent_ns, sent.deadline_ns)
 
 
-def not_started(row: CommandRow, why: ErrorCode) -> Outcome:
+def not_started(row: CommandRow, why: ErrorCode) -> RunOutcome:
     """Return the outcome of a command whose start, counted in its row, came too late to begin anything.
 
     An earlier one may have begun it, before it was cut short.
@@ -90,17 +90,17 @@ class CommandBook:
             now_ns: the latest it can be by the hub's clock; None while nobody knows.
             since_ns: from when on by that clock this ledger has all that came; None as well then.
         """
-        if row.state is State.RUNNING and not self._again(row):
+        if row.state is RunState.RUNNING and not self._again(row):
             return ended(ErrorCode.CUT_SHORT, starts=row.runs)
         if now_ns is None or since_ns is None:
-            return Step.WAIT
+            return CommandStep.WAIT
         in_time = now_ns < row.deadline_ns
-        before = row.state is State.WAITING and row.sent_ns <= since_ns
+        before = row.state is RunState.WAITING and row.sent_ns <= since_ns
         if before and not (in_time and self._is_safe(row)):
             return ended(ErrorCode.BEFORE_LEDGER)
         if in_time:
-            return Step.RUN
-        if row.state is State.RUNNING:
+            return CommandStep.RUN
+        if row.state is RunState.RUNNING:
             return cut_short(row.runs, ErrorCode.LATE)
         return ended(ErrorCode.LATE)
 

@@ -13,7 +13,7 @@ from nats.errors import NoRespondersError
 from backhaul_agent.apps.rights import COMMANDS, OPEN_COMMANDS
 from backhaul_agent.commands.child import Child
 from backhaul_agent.commands.outcome import ended
-from backhaul_agent.ledger.command_rows import Outcome, State
+from backhaul_agent.ledger.command_rows import RunOutcome, RunState
 from backhaul_codec.protocol.command_errors import ErrorCode
 from backhaul_codec.strict.json import JsonError, read_json, write_json
 
@@ -29,7 +29,7 @@ LOOK_S = 0.25
 COMPLAINT_BYTES_MAX = 1024  # of what it prints on standard error: for the log
 
 
-class Said(NamedTuple):
+class Printed(NamedTuple):
     """What an executable printed beside its result.
 
     ``complaint``: the beginning of its standard error, ``complaint_bytes``: how much there was;
@@ -44,7 +44,7 @@ class Said(NamedTuple):
 
 async def run_executable(
     row: CommandRow, run: Sequence[str], *, timeout_s: float, result_bytes_max: int
-) -> tuple[Outcome, Said]:
+) -> tuple[RunOutcome, Printed]:
     """Run a program, without a shell: parameters on its input, what it prints is the result.
 
     It is over when its process exits. Its whole process group ends at the timeout, and when the caller
@@ -55,7 +55,7 @@ async def run_executable(
     try:
         await child.start(run, row.params, os.environ | names)
     except (OSError, ValueError) as error:
-        return ended(ErrorCode.CANNOT_START, program=run[0], why=error), Said()
+        return ended(ErrorCode.CANNOT_START, program=run[0], why=error), Printed()
     try:
         outcome = await _seen_through(child, timeout_s)
         left_open = await child.rest()
@@ -67,11 +67,11 @@ async def run_executable(
         printed["truncated"] = True
     if left_open:
         printed["output_left_open"] = True
-    said = Said(child.complaint.text(), child.complaint.bytes, child.output.cut, left_open)
+    said = Printed(child.complaint.text(), child.complaint.bytes, child.output.cut, left_open)
     return outcome._replace(result=msgspec.json.encode(printed)), said
 
 
-async def _seen_through(child: Child, timeout_s: float) -> Outcome:
+async def _seen_through(child: Child, timeout_s: float) -> RunOutcome:
     """Wait for the end, or make one."""
     try:
         async with asyncio.timeout(timeout_s):
@@ -79,7 +79,7 @@ async def _seen_through(child: Child, timeout_s: float) -> Outcome:
     except TimeoutError:
         await child.end()
         return ended(ErrorCode.KILLED, seconds=timeout_s)
-    return ended(ErrorCode.EXIT_STATUS, status=status) if status else Outcome(State.DONE)
+    return ended(ErrorCode.EXIT_STATUS, status=status) if status else RunOutcome(RunState.DONE)
 
 
 class NotDeliveredError(Exception):
@@ -88,7 +88,7 @@ class NotDeliveredError(Exception):
 
 async def ask_program(
     client: Client, row: CommandRow, *, timeout_s: float, result_bytes_max: int
-) -> Outcome:
+) -> RunOutcome:
     """Ask the local program that answers on ``cmd.<name>``.
 
     Raises:
@@ -126,7 +126,7 @@ async def _unless_closed(asking: asyncio.Future[Msg], closed: Callable[[], bool]
         asking.cancel()
 
 
-def _answered(data: bytes, bytes_max: int) -> Outcome:
+def _answered(data: bytes, bytes_max: int) -> RunOutcome:
     """Take an answer: JSON; ``{"error": …}`` says that it failed, anything else is the result."""
     if len(data) > bytes_max:
         return ended(ErrorCode.RESULT_TOO_LARGE, bytes=len(data), bytes_max=bytes_max)
@@ -138,4 +138,4 @@ def _answered(data: bytes, bytes_max: int) -> Outcome:
     if isinstance(said, dict) and said.keys() == {"error"}:
         why = said["error"]
         return ended(ErrorCode.BY_PROGRAM, why=why if isinstance(why, str) else str(why))
-    return Outcome(State.DONE, result=write_json(said))
+    return RunOutcome(RunState.DONE, result=write_json(said))

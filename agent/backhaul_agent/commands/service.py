@@ -15,7 +15,7 @@ import msgspec
 import structlog
 from nats.errors import Error as NatsError
 
-from backhaul_agent.commands.decide import CommandBook, Step, not_started, read
+from backhaul_agent.commands.decide import CommandBook, CommandStep, not_started, read
 from backhaul_agent.commands.handlers import NotDeliveredError, ask_program, run_executable
 from backhaul_agent.commands.outcome import ended
 from backhaul_agent.config import CommandConfig
@@ -23,7 +23,7 @@ from backhaul_agent.downlink.position import POSITION, Cursor
 from backhaul_agent.errors import JetStreamError, LedgerStorageError
 from backhaul_agent.leaf.streams import IN_STREAM
 from backhaul_agent.ledger import command_rows
-from backhaul_agent.ledger.command_rows import Outcome, State
+from backhaul_agent.ledger.command_rows import RunOutcome, RunState
 from backhaul_agent.ledger.rows import Inward, Outgoing
 from backhaul_agent.ledger.system_events import JSON_DTYPE
 from backhaul_agent.logs import Bursts
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client
 
-    from backhaul_agent.commands.handlers import Said
+    from backhaul_agent.commands.handlers import Printed
     from backhaul_agent.commit.writer import Writer
     from backhaul_agent.config import Config
     from backhaul_agent.hub_time.hub_clock import HubClock
     from backhaul_agent.leaf.jetstream import JetStream
-    from backhaul_agent.ledger.command_rows import CommandRow, Owed
+    from backhaul_agent.ledger.command_rows import CommandRow, ResultAgain
     from backhaul_agent.ledger.ledger import Ledger
     from backhaul_agent.ledger.rows import Inbound, Statement
 
@@ -162,15 +162,15 @@ class CommandService:
         if row is None:
             return False
         decision = await self._decide(row)
-        if isinstance(decision, Outcome):
+        if isinstance(decision, RunOutcome):
             await self._finish(row, decision)
-        elif decision is Step.WAIT:
+        elif decision is CommandStep.WAIT:
             return False
         else:
             await self._carry_out(row)
         return True
 
-    async def _decide(self, row: CommandRow) -> Step | Outcome:
+    async def _decide(self, row: CommandRow) -> CommandStep | RunOutcome:
         return self._book.decide(row, self._clock.latest_ns(), await self._since_ns())
 
     async def _carry_out(self, row: CommandRow) -> None:
@@ -182,22 +182,24 @@ class CommandService:
         if self._ledger.epoch != epoch:
             # It began with that commit: this ledger went back, and may have forgotten that this ran.
             decision = await self._decide(row)
-            if isinstance(decision, Outcome):
+            if isinstance(decision, RunOutcome):
                 await self._finish(row, decision)
-            if decision is not Step.RUN:
+            if decision is not CommandStep.RUN:
                 return  # nobody knows the time any more: it counts as a run cut short
-        begun = row._replace(state=State.RUNNING, runs=row.runs + 1)
+        begun = row._replace(state=RunState.RUNNING, runs=row.runs + 1)
         self.running = row.name
         log.info("command", id=row.id, name=row.name, run=begun.runs)
         try:
             outcome = await self._run(begun)
         finally:
             self.running = ""
-        again = outcome.state is State.INTERRUPTED and await self._decide(begun) is Step.RUN
+        again = (
+            outcome.state is RunState.INTERRUPTED and await self._decide(begun) is CommandStep.RUN
+        )
         if not again:
             await self._finish(begun, outcome)
 
-    async def _run(self, row: CommandRow) -> Outcome:
+    async def _run(self, row: CommandRow) -> RunOutcome:
         # The commit before may have waited for the disk, for longer than the command had.
         if self._is_late(row):
             return not_started(row, ErrorCode.LATE_BY_DISK)
@@ -212,7 +214,7 @@ class CommandService:
             return outcome
         return await self._ask(row, timeout_s)
 
-    def _note(self, row: CommandRow, said: Said) -> None:
+    def _note(self, row: CommandRow, said: Printed) -> None:
         """Count what is wrong with an executable's output, and log what it complained of, as a field."""
         for counts, found in ((self.cut, said.cut), (self.left_open, said.left_open)):
             if found:
@@ -223,7 +225,7 @@ class CommandService:
                 text=said.complaint, bytes=said.complaint_bytes,
             )  # fmt: skip
 
-    async def _ask(self, row: CommandRow, timeout_s: float) -> Outcome:
+    async def _ask(self, row: CommandRow, timeout_s: float) -> RunOutcome:
         """Ask the program for it; where there is none, for a while: it may be starting too."""
         waited_s = 0.0
         while waited_s <= self._limits.handler_wait_s:
@@ -243,7 +245,7 @@ class CommandService:
         now_ns = self._clock.latest_ns()
         return now_ns is None or now_ns >= row.deadline_ns
 
-    async def _finish(self, row: CommandRow, outcome: Outcome) -> None:
+    async def _finish(self, row: CommandRow, outcome: RunOutcome) -> None:
         now_ns, outcome = self._clock.now_ns(), outcome._replace(runs=row.runs)
         await self._commit(
             _result(row.id, _word(row.name, outcome), now_ns),
@@ -288,7 +290,7 @@ class CommandService:
         return since_ns
 
 
-def _word(name: str, outcome: Outcome) -> bytes:
+def _word(name: str, outcome: RunOutcome) -> bytes:
     """Return how a command ended as the hub is told."""
     said: dict[str, Any] = {"state": outcome.state, "name": name, "runs": outcome.runs}
     if outcome.error:
@@ -300,7 +302,7 @@ def _word(name: str, outcome: Outcome) -> bytes:
     return msgspec.json.encode(said)
 
 
-def _again(row: Owed) -> Outgoing:
+def _again(row: ResultAgain) -> Outgoing:
     """Return a result that is owed once more; where damage left none to read, that it is not known."""
     try:
         return _result(row.id, _word(row.name, row.outcome), row.ended_ns)

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from backhaul_agent.errors import RefusedError
     from backhaul_agent.hub_time.hub_clock import HubClock
     from backhaul_agent.ledger.ledger import Ledger
-    from backhaul_agent.ledger.rows import Changes, Inward, LaneStep, Outgoing, StagedRow
+    from backhaul_agent.ledger.rows import Inward, LaneStep, LedgerChanges, Outgoing, StagedRow
 
 log = structlog.get_logger("writer")
 
 
 @dataclass(slots=True)
-class Owed:
+class OwedWrites:
     """Everything that was handed in and is not durable yet."""
 
     watermarks: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Owed:
             or self.done
         )
 
-    def add_to(self, changes: Changes) -> None:
+    def add_to(self, changes: LedgerChanges) -> None:
         """Have all of it written with ``changes``, but for what the hub's messages do to heads."""
         changes.messages += self.messages
         changes.former = self.watermarks
@@ -64,7 +64,7 @@ class Owed:
             changes.evicted += inbound.evicted
             changes.adopted += inbound.adopted
 
-    def put_behind(self, newer: Owed) -> None:
+    def put_behind(self, newer: OwedWrites) -> None:
         """Take in the writes that have come since this was tried, and failed."""
         self.watermarks |= newer.watermarks  # the newer word counts
         self.steps += newer.steps
@@ -101,8 +101,8 @@ class DeferredWrites(CommitParticipant):
         self._clock = clock
         self._wake = wake
         self._on_fall = on_fall
-        self._owed = Owed()
-        self._taken = Owed()  # what the last commit took along: it may not be written yet
+        self._owed = OwedWrites()
+        self._taken = OwedWrites()  # what the last commit took along: it may not be written yet
 
     def set_watermark(self, name: str, seq: int, epoch: int = 0) -> None:
         """Record what the hub holds of a lane, with the next commit; it may be less than before."""
@@ -182,7 +182,7 @@ class DeferredWrites(CommitParticipant):
 
     def contribute(self, draft: Draft) -> None:
         """Have everything written."""
-        self._taken, self._owed = self._owed, Owed()
+        self._taken, self._owed = self._owed, OwedWrites()
         self._taken.add_to(draft.changes)
         draft.changes.boots = list(self._clock.unwritten.values())
         draft.received += self._taken.inbound

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from backhaul_agent.errors import RefusedError
     from backhaul_agent.hub_time.hub_clock import HubClock
     from backhaul_agent.ledger.ledger import Ledger
-    from backhaul_agent.ledger.rows import Changes, Outgoing, StagedRow
+    from backhaul_agent.ledger.rows import LedgerChanges, Outgoing, StagedRow
 
 STRANGER = "OUT holds messages of it, and the ledger does not know it"
 log = structlog.get_logger("epochs")
@@ -106,7 +106,7 @@ class EpochGate(CommitParticipant):
         self.over.add(epoch)
         return [epoch_event(epoch, self._ledger.epoch, {}, STRANGER, self._clock.now_ns())]
 
-    def open(self, changes: Changes) -> None:
+    def open(self, changes: LedgerChanges) -> None:
         """Let a new epoch begin with ``changes`` if the one there was is over."""
         judged = self.suspects.meta()  # of which epoch they are must be known from then on
         if self._ledger.meta.get(SUSPECTS, NO_SUSPECTS) != judged[SUSPECTS]:
@@ -116,7 +116,7 @@ class EpochGate(CommitParticipant):
             word = partial(_word, new, self.epochs.why, self._clock.now_ns(), self._clock.mark)
             changes.opening = Opening(new, word)
 
-    def opened(self, changes: Changes) -> bool:
+    def opened(self, changes: LedgerChanges) -> bool:
         """Take in that ``changes`` are durable; return whether an epoch began with them."""
         if changes.opening is None:
             return False

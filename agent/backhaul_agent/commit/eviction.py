@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import structlog
 
 from backhaul_agent.errors import LedgerStorageError
-from backhaul_agent.ledger.age_index import Mark
+from backhaul_agent.ledger.age_index import AgeMark
 from backhaul_agent.ledger.eviction_policy import EVENT, victims
-from backhaul_agent.ledger.rows import Changes, Evicted
+from backhaul_agent.ledger.rows import Evicted, LedgerChanges
 from backhaul_agent.logs import Bursts
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Room:
         ages: Ages,
         reserve: Reserve,
         receipt: Receipt,
-        commit: Callable[[Changes], Awaitable[object]],
+        commit: Callable[[LedgerChanges], Awaitable[object]],
     ) -> None:
         self.evicted = 0
         self.ages = ages
@@ -182,7 +182,7 @@ class Room:
         ledger, now_ns = self._ledger, self._clock.now_ns()
         if self.ages.due(now_ns):
             lanes = [*ledger.lanes.values(), *ledger.closed.values()]
-            mark = Mark(now_ns, {lane.id: lane.next_seq for lane in lanes})
+            mark = AgeMark(now_ns, {lane.id: lane.next_seq for lane in lanes})
             self.ages.add(mark)
             await ledger.write_mark(mark, self.ages.marks[0].time_ns)
         seqs = self.ages.expired(now_ns)
@@ -196,7 +196,7 @@ class Room:
         """Delete, and say so, in one transaction."""
         ledger = self._ledger
         by_id = {lane.id: lane for lane in [*ledger.lanes.values(), *ledger.closed.values()]}
-        changes = Changes(evict=found.ids)
+        changes = LedgerChanges(evict=found.ids)
         for lane_id, lo, hi in found.spans:
             lane = by_id[lane_id]
             changes.evicted.append(Evicted(lane_id, lo, hi, reason))

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
 import msgspec
 
 from backhaul_agent.ledger.eviction_policy import ACCOUNT, STATE, TELEMETRY, class_of
-from backhaul_agent.ledger.rows import Changes, Outgoing, Staged
+from backhaul_agent.ledger.rows import LedgerChanges, Outgoing, Staged
 from backhaul_codec import CodecError, Opaque, Point, encode_frame, encode_point
 from backhaul_codec.subjects import frame_subject, point_subject
 
@@ -65,7 +65,7 @@ class Frame:
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class ConfigWrite:
     """Config written through the agent: its messages are ready, and these are the points in them."""
 
     messages: Sequence[Outgoing]
@@ -98,12 +98,12 @@ class Rows:
     expected: dict[str, str | int | None]
 
 
-Content: TypeAlias = "Points | Frame | Write | Event | Rows"
+Content: TypeAlias = "Points | Frame | ConfigWrite | Event | Rows"
 
 
 def value_class(content: Content) -> int:
     """Return the value class of the dearest message that this becomes."""
-    if isinstance(content, Write):
+    if isinstance(content, ConfigWrite):
         return worth(content.messages)
     if isinstance(content, Event):
         return worth([content.message])
@@ -145,10 +145,10 @@ class Buffer:
 
 
 @dataclass(slots=True)
-class Plan:
+class FramePlan:
     """One transaction to be, and the buffers as they are once it is durable."""
 
-    changes: Changes
+    changes: LedgerChanges
     buffers: dict[Bin, Buffer]
     staged_bins: list[Bin] = field(default_factory=list)
     lost_points: int = 0
@@ -195,15 +195,15 @@ class Framer:
         *,
         flush: bool = False,
         mark: int = 0,
-        changes: Changes | None = None,
-    ) -> Plan:
+        changes: LedgerChanges | None = None,
+    ) -> FramePlan:
         """Return the transaction that makes arrivals durable and frames what is due: in ``changes``.
 
         With ``flush`` every buffer is framed, whatever its age. ``mark``: the boot that stamps wait
         for now; what waits for another is framed, so that nothing is left to be put right but
         messages.
         """
-        plan = Plan(Changes() if changes is None else changes, {})
+        plan = FramePlan(LedgerChanges() if changes is None else changes, {})
         self._cut_marked(plan, now_s, mark)
         for arrival in arrivals:
             if isinstance(arrival, Rows):
@@ -224,7 +224,7 @@ class Framer:
         self._stage(plan)
         return plan
 
-    def applied(self, plan: Plan, staged_ids: Sequence[int]) -> None:
+    def applied(self, plan: FramePlan, staged_ids: Sequence[int]) -> None:
         """Take over a plan whose transaction is durable; ids of its staged rows in order."""
         for bin_, row_id in zip(plan.staged_bins, staged_ids, strict=True):
             plan.buffers[bin_].staged_ids.append(row_id)
@@ -235,8 +235,10 @@ class Framer:
                 buffer.staged_points = len(buffer.points)
                 self._buffers[bin_] = buffer
 
-    def _take(self, plan: Plan, arrival: Points | Frame | Write | Event, now_s: float) -> None:
-        if isinstance(arrival, Write):
+    def _take(
+        self, plan: FramePlan, arrival: Points | Frame | ConfigWrite | Event, now_s: float
+    ) -> None:
+        if isinstance(arrival, ConfigWrite):
             plan.changes.messages += arrival.messages
         elif isinstance(arrival, Event):
             plan.changes.messages.append(arrival.message)
@@ -247,18 +249,18 @@ class Framer:
         else:
             self._add(plan, arrival, now_s)
 
-    def _buffer(self, plan: Plan, bin_: Bin, now_s: float) -> Buffer:
+    def _buffer(self, plan: FramePlan, bin_: Bin, now_s: float) -> Buffer:
         if bin_ not in plan.buffers:
             known = self._buffers.get(bin_)
             plan.buffers[bin_] = known.copy() if known else Buffer(now_s)
         return plan.buffers[bin_]
 
-    def _cut_marked(self, plan: Plan, now_s: float, mark: int) -> None:
+    def _cut_marked(self, plan: FramePlan, now_s: float, mark: int) -> None:
         for bin_ in dict.fromkeys([*self._buffers, *plan.buffers]):
             if bin_.boot and bin_.boot != mark:
                 self._cut(plan, bin_, now_s)
 
-    def _pass_on(self, plan: Plan, frame: Frame, now_s: float) -> None:
+    def _pass_on(self, plan: FramePlan, frame: Frame, now_s: float) -> None:
         """Add a client's frame as it is, after all of its node that came before."""
         for bin_ in dict.fromkeys([*self._buffers, *plan.buffers]):
             if bin_.node == frame.node:
@@ -267,7 +269,7 @@ class Framer:
             message = Outgoing("bulk", frame_subject(frame.node), body)
             plan.changes.messages.append(message._replace(times=times, boot=frame.boot))
 
-    def _add(self, plan: Plan, arrival: Points, now_s: float) -> None:
+    def _add(self, plan: FramePlan, arrival: Points, now_s: float) -> None:
         bin_ = Bin(arrival.node, arrival.boot, arrival.clock)
         buffer = self._buffer(plan, bin_, now_s)
         for point in arrival.points:
@@ -281,7 +283,7 @@ class Framer:
                 self._cut(plan, bin_, now_s)
                 buffer = plan.buffers[bin_]
 
-    def _cut(self, plan: Plan, bin_: Bin, now_s: float) -> None:
+    def _cut(self, plan: FramePlan, bin_: Bin, now_s: float) -> None:
         """Write a buffer as frames and leave an empty one."""
         buffer = self._buffer(plan, bin_, now_s)
         size = self._limits.points_max
@@ -290,7 +292,7 @@ class Framer:
         plan.changes.unstage += buffer.staged_ids
         plan.buffers[bin_] = Buffer(now_s)
 
-    def _frame(self, plan: Plan, bin_: Bin, points: list[Point]) -> None:
+    def _frame(self, plan: FramePlan, bin_: Bin, points: list[Point]) -> None:
         """Add one frame; points that cannot be encoded are split off one by one, and counted.
 
         Ingest has checked every point, so this is a net under our own mistakes: an acknowledged
@@ -310,7 +312,7 @@ class Framer:
         message = Outgoing("bulk", frame_subject(bin_.node), body, boot=bin_.boot)
         plan.changes.messages.append(message._replace(times=(min(stamps), max(stamps))))
 
-    def _stage(self, plan: Plan) -> None:
+    def _stage(self, plan: FramePlan) -> None:
         for bin_, buffer in plan.buffers.items():
             if fresh := buffer.points[buffer.staged_points :]:
                 node, boot, clock = bin_

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from backhaul_agent.commit.participant import CommitParticipant
 from backhaul_agent.commit.queues import heads_in
-from backhaul_agent.commit.write_clock import Stamps
+from backhaul_agent.commit.write_clock import WriteClock
 from backhaul_agent.ledger.lane_routing import Lanes
 from backhaul_agent.ledger.rows import HeadRow, Inward, Outgoing, number_of
 from backhaul_agent.ledger.system_events import event, marked
@@ -63,7 +63,7 @@ class HeadKeeper(CommitParticipant):
         self.on_heads: list[Callable[[list[Changed]], None]] = []  # told of heads that changed
         self.heads = Heads()
         self.tree = Topology(root)
-        self.stamps = Stamps(now_ns, reach)
+        self.stamps = WriteClock(now_ns, reach)
         self.lanes = lanes or Lanes()
         self.damaged = 0
         self.hub_ns = 0

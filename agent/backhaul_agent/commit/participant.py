@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from backhaul_agent.commit.framer import Content
     from backhaul_agent.errors import RefusedError
-    from backhaul_agent.ledger.rows import Changes, Inward, StagedRow
+    from backhaul_agent.ledger.rows import Inward, LedgerChanges, StagedRow
     from backhaul_codec import Point
 
 AT_ONCE_S = float("-inf")
@@ -37,7 +37,7 @@ class Draft:
     taken over.
     """
 
-    changes: Changes
+    changes: LedgerChanges
     now_s: float
     boot: int = 0
     stopping: bool = False

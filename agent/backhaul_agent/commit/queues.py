@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import structlog
 
-from backhaul_agent.commit.framer import Points, Write, value_class
+from backhaul_agent.commit.framer import ConfigWrite, Points, value_class
 from backhaul_agent.commit.participant import CommitParticipant
 from backhaul_agent.errors import Code, RefusedError
 from backhaul_agent.ledger.eviction_policy import TELEMETRY, class_of
@@ -16,7 +16,7 @@ from backhaul_codec.wire.placed import Placed
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from backhaul_agent.commit.framer import Content, Framer, Plan
+    from backhaul_agent.commit.framer import Content, FramePlan, Framer
     from backhaul_agent.commit.participant import Draft
     from backhaul_agent.config import IngestConfig
     from backhaul_agent.hub_time.hub_clock import HubClock
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("writer")
 
 
-class Arrival(NamedTuple):
+class QueuedPublish(NamedTuple):
     """Points on their way in; ``answer`` is called once, with None when they are durable."""
 
     content: Content
@@ -33,9 +33,9 @@ class Arrival(NamedTuple):
     waited_for: bool
     answer: Callable[[Content, RefusedError | None], None]
 
-    def marked(self, mark: int) -> Arrival:
+    def marked(self, mark: int) -> QueuedPublish:
         """Return it with a write's messages marked: their stamps must be put right later."""
-        if not mark or not isinstance(self.content, Write):
+        if not mark or not isinstance(self.content, ConfigWrite):
             return self
         messages = [message._replace(boot=mark) for message in self.content.messages]
         return self._replace(content=replace(self.content, messages=messages))
@@ -50,7 +50,7 @@ def heads_in(content: Content) -> Sequence[Placed]:
     """Return the points of an arrival that heads are made of: state and config, not telemetry."""
     if isinstance(content, Points):
         return [Placed("", point) for point in content.points] if content.live else []
-    return content.placed if isinstance(content, Write) else []
+    return content.placed if isinstance(content, ConfigWrite) else []
 
 
 @dataclass(slots=True)
@@ -99,17 +99,17 @@ class Arrivals(CommitParticipant):
         self._counters = counters
         self._wake = wake
         self._closed = False
-        self._pending: list[Arrival] = []
+        self._pending: list[QueuedPublish] = []
         self._pending_bytes = 0
         self._waiting = 0
-        self._taken: list[Arrival] = []
-        self._plan: Plan | None = None
+        self._taken: list[QueuedPublish] = []
+        self._plan: FramePlan | None = None
         self._newest_frames: dict[str, bytes] = {}
 
     def __bool__(self) -> bool:
         return bool(self._pending)
 
-    def submit(self, arrival: Arrival) -> None:
+    def submit(self, arrival: QueuedPublish) -> None:
         """Queue points for the next commit.
 
         Raises:

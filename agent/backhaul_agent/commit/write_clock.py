@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class Stamps:
+class WriteClock:
     """Gives stamps in ns since the Unix epoch, each greater than all it gave or was shown.
 
     ``now_ns``: the best there is of the hub's time. It may jump in both directions. ``reach`` hears

@@ -26,7 +26,7 @@ from backhaul_agent.hub_time.hub_clock import HubClock, Quality
 from backhaul_agent.ledger.age_index import Ages
 from backhaul_agent.ledger.disk_reserve import Reserve
 from backhaul_agent.ledger.lane_routing import Lanes
-from backhaul_agent.ledger.rows import Changes, Outgoing
+from backhaul_agent.ledger.rows import LedgerChanges, Outgoing
 from backhaul_agent.ledger.system_events import marked, receipt
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ class Writer:
 
     async def _commit(self, *, flush: bool) -> None:
         clock = self._clock
-        changes = Changes(time_ns=clock.now_ns())
+        changes = LedgerChanges(time_ns=clock.now_ns())
         draft = Draft(changes, clock.monotonic_s(), clock.mark, self._stopping, flush)
         for each in self._participants:
             each.contribute(draft)
@@ -192,7 +192,7 @@ class Writer:
             self._on_commit()
             await self._give_up(self.room.make(worth(changes.messages)))
 
-    async def _commit_own(self, changes: Changes) -> None:
+    async def _commit_own(self, changes: LedgerChanges) -> None:
         """Commit what making room wants, by the same rule as everything else."""
         self.gate.open(changes)
         await self._ledger.commit(changes)
@@ -219,7 +219,7 @@ class Writer:
         for each in self._participants:
             each.put_back(refusal)
 
-    async def _keep(self, changes: Changes) -> list[int]:
+    async def _keep(self, changes: LedgerChanges) -> list[int]:
         """Commit; where the disk is full, make room by the rule and try once more."""
         try:
             return await self._ledger.commit(changes)

@@ -20,7 +20,7 @@ POSITION = "in_position"  # its name in the ledger's meta table
 SOURCE_HEADER = b"Nats-Stream-Source:"
 
 
-class Position(NamedTuple):
+class DownlinkPosition(NamedTuple):
     """Up to where IN has been read, and everything in it merged.
 
     ``created``: when IN was made. ``server``: the id of the leaf server's run. ``seq``: the last
@@ -83,9 +83,9 @@ def hub_place(headers: bytes) -> tuple[str, int]:
     return "", 0
 
 
-def _read_position(stored: str) -> Position:
+def _read_position(stored: str) -> DownlinkPosition:
     """Return a stored position; one that cannot be read means: from the start."""
     try:
-        return msgspec.json.decode(stored or "[]", type=Position)
+        return msgspec.json.decode(stored or "[]", type=DownlinkPosition)
     except msgspec.DecodeError:
-        return Position()
+        return DownlinkPosition()

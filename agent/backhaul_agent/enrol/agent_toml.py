@@ -12,14 +12,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from backhaul_codec.protocol.identity import Identity, Link
+    from backhaul_codec.protocol.identity import Identity, LinkCapacity
 
 AGENT_KEY = "agent.nk"
 SYSTEM_KEY = "system.nk"
 Keys = dict[str, Any]
 
 
-def render_agent_toml(identity: Identity, *, client_port: int, state_dir: Path, link: Link) -> str:
+def render_agent_toml(
+    identity: Identity, *, client_port: int, state_dir: Path, link: LinkCapacity
+) -> str:
     """Render the agent.toml of a vehicle that has none."""
     metered = ""
     if link.mode != "always":

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger("rotation")
 
 
-class Kept(msgspec.Struct, frozen=True):
+class PendingKey(msgspec.Struct, frozen=True):
     """The key of a rotation that is under way."""
 
     id: str
@@ -43,10 +43,10 @@ class Kept(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RotationStep:
     """The steps of a rotation, in this order."""
 
-    keep: Kept | None = None
+    keep: PendingKey | None = None
     """To be on disk before the rest."""
     creds: str = ""
     """The new login, where there is one."""
@@ -57,8 +57,12 @@ class Step:
 
 
 def step(
-    wish: Wish, kept: Kept | None, creds: str, device: str, make_key: Callable[[], Credentials]
-) -> Step:
+    wish: Wish,
+    kept: PendingKey | None,
+    creds: str,
+    device: str,
+    make_key: Callable[[], Credentials],
+) -> RotationStep:
     """Return the next step for the hub's newest wish.
 
     ``kept``: the key that an earlier one had us make. ``creds``: our login as it is written; empty:
@@ -66,7 +70,7 @@ def step(
     """
     own = kept if kept is not None and kept.id == wish.id else None
     if wish.done:
-        return Step(forget=own is not None)
+        return RotationStep(forget=own is not None)
     if not wish.jwt:
         key = parse_seed(own.seed) if own else make_key()
         said = {
@@ -75,14 +79,14 @@ def step(
             "public_key": key.public_key,
             "proof": prove_key(key, device, wish.id),
         }
-        return Step(keep=None if own else Kept(wish.id, key.seed), say=said)
+        return RotationStep(keep=None if own else PendingKey(wish.id, key.seed), say=said)
     try:
         # Where the key is kept no more, the login is written already, or the key is lost.
         key = parse_seed(own.seed) if own else parse_credentials(creds)
         text = parse_credentials(replace(key, jwt=wish.jwt).text()).text()
     except CredentialsError as error:
-        return Step(say=_failed(wish, f"the key that was made for it is lost: {error}"))
-    return Step(creds=text, say={"id": wish.id, "state": "written"})
+        return RotationStep(say=_failed(wish, f"the key that was made for it is lost: {error}"))
+    return RotationStep(creds=text, say={"id": wish.id, "state": "written"})
 
 
 class KeyRotation:
@@ -130,9 +134,9 @@ class KeyRotation:
             self._kept.unlink()
         return to_do.say
 
-    def _read_kept(self) -> Kept | None:
+    def _read_kept(self) -> PendingKey | None:
         with contextlib.suppress(FileNotFoundError, JsonError):
-            return read_typed(self._kept.read_bytes(), Kept)
+            return read_typed(self._kept.read_bytes(), PendingKey)
         return None
 
 

@@ -20,7 +20,7 @@ from backhaul_agent.errors import EnrolmentFailedError
 from backhaul_codec.protocol.credentials import CredentialsError, parse_credentials, parse_seed
 from backhaul_codec.protocol.enrolment import (
     EnrolmentError,
-    Refused,
+    EnrolmentRefused,
     read_answer,
     request_subject,
     write_request,
@@ -126,7 +126,7 @@ async def ask(
         except (NatsError, TimeoutError, EnrolmentError) as error:
             now = next(reversed(complaints()), "") or str(error) or "no answer"
         else:
-            if not isinstance(answer, Refused):
+            if not isinstance(answer, EnrolmentRefused):
                 return answer
             if not answer.passes:
                 raise _refused(answer, token.device)
@@ -164,7 +164,7 @@ def requester(client: Client) -> Request:
     return request
 
 
-def _refused(answer: Refused, device: str) -> EnrolmentFailedError:
+def _refused(answer: EnrolmentRefused, device: str) -> EnrolmentFailedError:
     again = f"at the hub: backhaul-hub enrol {device} makes another token"
     if answer.code in ("used", "enrolled", "old_key"):
         again = f"if that is not meant: backhaul-hub revoke {device}, then enrol {device}"

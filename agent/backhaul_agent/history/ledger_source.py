@@ -34,7 +34,7 @@ from backhaul_codec.wire.select import select
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from backhaul_agent.history.merge import Question, Run
+    from backhaul_agent.history.merge import HistoryQuestion, Run
     from backhaul_agent.ledger.ledger import Ledger
     from backhaul_codec import Point, Value
 
@@ -56,7 +56,7 @@ _SLICE = (
 )
 
 
-class Found(NamedTuple):
+class FoundPoints(NamedTuple):
     """Points of one message, and the time before which nothing more can come."""
 
     run: Run
@@ -75,7 +75,7 @@ class _Row(NamedTuple):
 class _Cursor:
     """The rows of one subject, oldest first, read ahead by a slice."""
 
-    def __init__(self, ledger: Ledger, question: Question, subject: str) -> None:
+    def __init__(self, ledger: Ledger, question: HistoryQuestion, subject: str) -> None:
         self.subject = subject
         self.rows: list[_Row] = []
         self._ledger = ledger
@@ -100,13 +100,13 @@ class _Cursor:
 class LedgerHistory:
     """One question to one ledger. ``unreadable`` counts messages that are damaged."""
 
-    def __init__(self, ledger: Ledger, question: Question) -> None:
+    def __init__(self, ledger: Ledger, question: HistoryQuestion) -> None:
         self.unreadable = 0
         self._ledger = ledger
         self._question = question
         self._bounds: dict[int, int] = {}  # next seq of each lane when we looked
 
-    async def runs(self) -> AsyncGenerator[Found, None]:
+    async def runs(self) -> AsyncGenerator[FoundPoints, None]:
         """Yield the ledger's points, in the order of the earliest time each may have.
 
         Raises:
@@ -117,7 +117,7 @@ class LedgerHistory:
             _Cursor(self._ledger, self._question, subject) for subject in await self._subjects()
         ]
         # Staged points come first with no horizon of their own: whatever is older goes before.
-        yield Found(staged, -(1 << 63))
+        yield FoundPoints(staged, -(1 << 63))
         for cursor in cursors:
             await cursor.fill()
         seen = 0
@@ -126,11 +126,11 @@ class LedgerHistory:
             row = cursor.rows.pop()
             await cursor.fill()
             horizon_ns = min((each.rows[-1].t_lo for each in cursors if each.rows), default=None)
-            yield Found(self._read(cursor.subject, row), horizon_ns)
+            yield FoundPoints(self._read(cursor.subject, row), horizon_ns)
             seen += 1
             if seen % SLICE_ROWS == 0:
                 await asyncio.sleep(0)
-        yield Found(((), ()), None)
+        yield FoundPoints(((), ()), None)
 
     async def _snapshot(self) -> Run:
         """Note how far the lanes are, and return the series' staged points of the same moment."""
@@ -169,7 +169,7 @@ class LedgerHistory:
             return (), ()
 
 
-def subjects_of(asked: Question) -> list[str]:
+def subjects_of(asked: HistoryQuestion) -> list[str]:
     """Return the subjects of a series' points; frames of edges, which have the edge's, not in it."""
     node = asked.node
     plain = [
@@ -180,7 +180,7 @@ def subjects_of(asked: Question) -> list[str]:
     return plain + [node_lane_subject(node, subject) for subject in plain]
 
 
-def read_message(subject: str, body: bytes, asked: Question) -> Run:
+def read_message(subject: str, body: bytes, asked: HistoryQuestion) -> Run:
     """Return the points of a series in one message that came on a subject of its node.
 
     Raises:

@@ -45,7 +45,7 @@ class HistoryRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     limit: int = POINTS_DEFAULT
 
 
-class Question(NamedTuple):
+class HistoryQuestion(NamedTuple):
     """A checked request; times in ns since the Unix epoch."""
 
     node: str
@@ -59,7 +59,7 @@ class Question(NamedTuple):
 _read = Reader(HistoryRequest).read
 
 
-def read_request(data: bytes) -> Question:
+def read_request(data: bytes) -> HistoryQuestion:
     """Read a request.
 
     Raises:
@@ -71,7 +71,7 @@ def read_request(data: bytes) -> Question:
     if not 1 <= asked.limit <= POINTS_MAX:
         raise RefusedError(Code.BAD_FIELD, f"limit {asked.limit} is not in 1..{POINTS_MAX}")
     from_ns, to_ns = _time(asked.from_, "from"), _time(asked.to, "to")
-    return Question(asked.node, asked.type, asked.key, from_ns, to_ns, asked.limit)
+    return HistoryQuestion(asked.node, asked.type, asked.key, from_ns, to_ns, asked.limit)
 
 
 def _time(time: int | str, what: str) -> int:
@@ -238,7 +238,7 @@ def _size(shown: Any) -> int:
     return 8 if isinstance(shown, int | float) else len(msgspec.json.encode(shown))
 
 
-def pick(times: Sequence[int], values: Sequence[Value], question: Question) -> Run:
+def pick(times: Sequence[int], values: Sequence[Value], question: HistoryQuestion) -> Run:
     """Return the points of a run that lie in the time asked for."""
     keep = [question.from_ns <= time < question.to_ns for time in times]
     found = array("q", [time for time, good in zip(times, keep, strict=True) if good])

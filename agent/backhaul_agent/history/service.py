@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
     from nats.aio.msg import Msg
 
-    from backhaul_agent.history.ledger_source import Found
+    from backhaul_agent.history.ledger_source import FoundPoints
     from backhaul_agent.ledger.ledger import Ledger
 
 HISTORY_SUBJECT = "agent.history"
@@ -121,7 +121,7 @@ class HistoryService:
         }
 
 
-async def _both(out: OutHistory, ledger: LedgerHistory) -> AsyncGenerator[Found, None]:
+async def _both(out: OutHistory, ledger: LedgerHistory) -> AsyncGenerator[FoundPoints, None]:
     """Yield points that only OUT has, then those of the ledger, oldest first."""
     async with aclosing(out.runs()) as runs:
         async for found in runs:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from backhaul_agent.history.ledger_source import Found, read_message, subjects_of
+from backhaul_agent.history.ledger_source import FoundPoints, read_message, subjects_of
 from backhaul_agent.history.merge import TIME_MIN
 from backhaul_agent.leaf.streams import out_stream
 from backhaul_codec import CodecError, peek
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
     from nats.aio.subscription import Subscription
 
-    from backhaul_agent.history.merge import Question
+    from backhaul_agent.history.merge import HistoryQuestion
     from backhaul_agent.ledger.ledger import Ledger
 
 BATCH = 256
@@ -41,7 +41,7 @@ class _Stored(NamedTuple):
 class OutHistory:
     """One question to the OUT streams. ``points`` counts those that only they had."""
 
-    def __init__(self, client: Client, ledger: Ledger, question: Question) -> None:
+    def __init__(self, client: Client, ledger: Ledger, question: HistoryQuestion) -> None:
         self.points = 0
         self._client = client
         self._ledger = ledger
@@ -49,7 +49,7 @@ class OutHistory:
         self._firsts: dict[tuple[str, int], int] = {}  # by lane and epoch: first seq in the ledger
         self._seen: set[tuple[str, int, int]] = set()
 
-    async def runs(self) -> AsyncGenerator[Found, None]:
+    async def runs(self) -> AsyncGenerator[FoundPoints, None]:
         """Yield points that the ledger has no more, in no order of time."""
         for lane in [*self._ledger.lanes.values(), *self._ledger.closed.values()]:
             rows = await self._ledger.query("SELECT min(seq) FROM messages WHERE lane = ?", lane.id)
@@ -60,7 +60,7 @@ class OutHistory:
                 async for found in self._of_subject(lane_name, subject):
                     yield found
 
-    async def _of_subject(self, lane: str, subject: str) -> AsyncGenerator[Found, None]:
+    async def _of_subject(self, lane: str, subject: str) -> AsyncGenerator[FoundPoints, None]:
         stream_seq, count = 1, 1  # mostly the first message says that there is nothing to read
         while stored := await self._batch(out_stream(lane), subject, stream_seq, count):
             for message in stored:
@@ -83,7 +83,7 @@ class OutHistory:
                     continue
                 if run[0]:
                     self.points += len(run[0])
-                    yield Found(run, TIME_MIN)
+                    yield FoundPoints(run, TIME_MIN)
             stream_seq, count = stored[-1].stream_seq + 1, BATCH
 
     async def _batch(self, stream: str, subject: str, stream_seq: int, count: int) -> list[_Stored]:

@@ -22,7 +22,7 @@ INT64_MAX = (1 << 63) - 1
 MILLION = 1_000_000
 
 
-class Sample(NamedTuple):
+class ClockSample(NamedTuple):
     """The four times of one exchange, in ns: ``t1``, ``t4`` steady, ``t2``, ``t3`` the hub's."""
 
     t1: int
@@ -65,7 +65,7 @@ class Estimator:
         self._drift_ppm = drift_ppm
         self._bounds: deque[_Bounds] = deque(maxlen=SAMPLES_MAX)
 
-    def check(self, sample: Sample) -> None:
+    def check(self, sample: ClockSample) -> None:
         """Look at an exchange, before it is taken in.
 
         Raises:
@@ -78,7 +78,7 @@ class Estimator:
         if sample.round_trip_ns < -2 * drift_ns(sample.t4 - sample.t1, self._drift_ppm):
             raise ValueError("the hub took longer than the whole exchange")
 
-    def add(self, sample: Sample) -> None:
+    def add(self, sample: ClockSample) -> None:
         """Take in an exchange.
 
         Raises:

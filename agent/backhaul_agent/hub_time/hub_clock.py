@@ -13,7 +13,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from backhaul_agent.config import ClockConfig
-from backhaul_agent.hub_time.estimator import Estimate, Estimator, Sample
+from backhaul_agent.hub_time.estimator import ClockSample, Estimate, Estimator
 from backhaul_agent.hub_time.step import StepGuard
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Quality(IntEnum):
     UNSET = 2
 
 
-class State(NamedTuple):
+class HubClockState(NamedTuple):
     """The clock's report for the hub and an operator.
 
     ``offset_ns``: this clock less the machine's wall clock. ``error_ns``: None where nobody knows.
@@ -160,11 +160,13 @@ class HubClock:
             return self.now_ns() + self.error_ns
         return self.now_ns() if self._config.trust_system == "yes" else None
 
-    def state(self) -> State:
+    def state(self) -> HubClockState:
         """Return all of it at once."""
         step = self.steps.step
         step_ns = step.step_ns if step is not None else None
-        return State(self.quality, self._offset_ns(), self.error_ns, self._now.boot, step_ns)
+        return HubClockState(
+            self.quality, self._offset_ns(), self.error_ns, self._now.boot, step_ns
+        )
 
     def system_shift_ns(self) -> int:
         """Return the difference between a stamp of the machine's wall clock and one of this clock.
@@ -203,7 +205,7 @@ class HubClock:
         if self._estimate is None:
             self._believe_system()
 
-    def adopt(self, sample: Sample) -> Estimate | None:
+    def adopt(self, sample: ClockSample) -> Estimate | None:
         """Take in an exchange with the hub, and from now on its time.
 
         None where the hub contradicts what it said before: `steps` waits for it to be confirmed, and

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from backhaul_agent.hub_time.estimator import Sample
+    from backhaul_agent.hub_time.estimator import ClockSample
 
 SECOND_NS = 1_000_000_000
 LOOKS_MIN = 3
@@ -22,7 +22,7 @@ LOOKS_MIN = 3
 WITNESSED_NS = 10 * SECOND_NS
 
 
-class Step(NamedTuple):
+class ClockStep(NamedTuple):
     """The hub's word against the vehicle's: so much later, since when (steady), said how often."""
 
     step_ns: int
@@ -39,7 +39,7 @@ class StepGuard:
     """
 
     def __init__(self, max_step_s: float, confirm_s: float) -> None:
-        self.step: Step | None = None
+        self.step: ClockStep | None = None
         self.adopted = 0
         self._max_ns = round(max_step_s * SECOND_NS)
         self._confirm_ns = round(confirm_s * SECOND_NS)
@@ -47,7 +47,7 @@ class StepGuard:
         self._said = 0  # the anchor of the step that waits, as it was said first
 
     def believes(
-        self, sample: Sample, low: int, high: int, witnesses: Sequence[int | None] = ()
+        self, sample: ClockSample, low: int, high: int, witnesses: Sequence[int | None] = ()
     ) -> bool:
         """Take in an answer; return whether it is to be gone by.
 
@@ -76,15 +76,15 @@ class StepGuard:
             return 0
         return max(0, self.step.since_ns + self._confirm_ns - now_ns)
 
-    def _noted(self, step_ns: int, said: int, now_ns: int) -> Step:
+    def _noted(self, step_ns: int, said: int, now_ns: int) -> ClockStep:
         step = self.step
         if step is None or abs(said - self._said) > self._max_ns:
             self._said = said
-            return Step(step_ns, now_ns, 1)
-        return Step(step_ns, step.since_ns, step.looks + 1)
+            return ClockStep(step_ns, now_ns, 1)
+        return ClockStep(step_ns, step.since_ns, step.looks + 1)
 
     def _confirmed(
-        self, step: Step, said: int, now_ns: int, witnesses: Sequence[int | None]
+        self, step: ClockStep, said: int, now_ns: int, witnesses: Sequence[int | None]
     ) -> bool:
         witnessed = any(each is not None and abs(each - said) <= self._max_ns for each in witnesses)
         lasted_ns = WITNESSED_NS if witnessed else self._confirm_ns

@@ -13,7 +13,7 @@ from nats.errors import Error as NatsError
 from backhaul_agent.apps.doors import Doors, Heard, hear, program_of
 from backhaul_agent.apps.floods import TOO_MUCH, Floods, Shares
 from backhaul_agent.cancellation import heed_cancel
-from backhaul_agent.commit.queues import Arrival, points_in
+from backhaul_agent.commit.queues import QueuedPublish, points_in
 from backhaul_agent.errors import Code, RefusedError
 from backhaul_agent.ingest.parse_event import EVENT_PREFIX, EVENT_SUBJECTS, EventIntake
 from backhaul_agent.logs import Bursts
@@ -128,7 +128,7 @@ class Listener:
             parse = self._events.parse if subject.startswith(EVENT_PREFIX) else self._intake.parse
             content = parse(subject, message.data, clock=word)
             answer = partial(self._answer, subject, reply, share, size)
-            self._writer.submit(Arrival(content, size, bool(reply), answer))
+            self._writer.submit(QueuedPublish(content, size, bool(reply), answer))
             share.take(size)
         except RefusedError as error:
             if program and error.code == Code.BUSY:

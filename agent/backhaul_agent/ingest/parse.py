@@ -66,7 +66,7 @@ _ONE_BY_ONE = (
 )
 
 
-class Stamps(NamedTuple):
+class StampTreatment(NamedTuple):
     """The treatment of points' times: the shift, the mark, and how good they are."""
 
     shift_ns: int
@@ -74,7 +74,7 @@ class Stamps(NamedTuple):
     clock: int
 
 
-class Series(NamedTuple):
+class JsonSeries(NamedTuple):
     """Where a reading in JSON belongs, from its subject."""
 
     node: str
@@ -95,7 +95,7 @@ class Intake:
         self._frame_points_max = config.frame.points_max
         self._object = Reader(Json).read
         self._words = Reader(Words).read
-        self._series: dict[str, Series] = {}
+        self._series: dict[str, JsonSeries] = {}
 
     def parse(self, subject: str, data: bytes, *, clock: str = "") -> Points | Frame:
         """Return the points of ``data``, published on ``subject``; ``clock`` is the header's word.
@@ -145,7 +145,7 @@ class Intake:
             raise RefusedError(
                 Code.TOO_LARGE, f"{len(named)} readings in one message, {READINGS_MAX} are allowed"
             )
-        readings: dict[Series, tuple[Series, Any, Any]] = {}
+        readings: dict[JsonSeries, tuple[JsonSeries, Any, Any]] = {}
         for name, value in named.items():
             series = self._named(subject, name)
             if series in readings:
@@ -163,7 +163,7 @@ class Intake:
             points.append(Point(node=node, type=type_, key=key, time=stamp, value=found))
         return Points(node, tuple(points), live, stamps.boot, stamps.clock)
 
-    def _named(self, subject: str, name: str) -> Series:
+    def _named(self, subject: str, name: str) -> JsonSeries:
         whole = f"{subject}.{name}"
         try:
             return self._series.get(whole) or self._parse_subject(whole)
@@ -175,12 +175,12 @@ class Intake:
                 f" as one type it is written {said!r}",
             ) from None
 
-    def _read_words(self, words: Words, clock: str) -> tuple[bool, int, Stamps]:
+    def _read_words(self, words: Words, clock: str) -> tuple[bool, int, StampTreatment]:
         """Return whether readings go to the lane `live`, their time, and the clock's word on it."""
         live = _is_live(words.lane)
         return live, *self.stamp(words.time, clock if words.clock is UNSET else words.clock)
 
-    def stamp(self, time: int | str | UnsetType, clock: str) -> tuple[int, Stamps]:
+    def stamp(self, time: int | str | UnsetType, clock: str) -> tuple[int, StampTreatment]:
         """Return the time of a point, and the clock's word on it; without one it is stamped here.
 
         Raises:
@@ -191,24 +191,24 @@ class Intake:
         stamps = self._given(clock)
         return _in_range(_time_ns(time) + stamps.shift_ns), stamps
 
-    def _made(self) -> Stamps:
+    def _made(self) -> StampTreatment:
         """Return the clock's word on stamps that are made here and now."""
-        return Stamps(0, self._clock.mark, self._clock.quality)
+        return StampTreatment(0, self._clock.mark, self._clock.quality)
 
-    def _given(self, word: str, declared: int = 0) -> Stamps:
+    def _given(self, word: str, declared: int = 0) -> StampTreatment:
         """Return the clock's word on times that came with points; ``declared``: by their frame."""
         worst = max(declared, self._clock.quality)
         if not word:
-            return Stamps(0, 0, worst)
+            return StampTreatment(0, 0, worst)
         if word == SYSTEM:
-            return Stamps(self._clock.system_shift_ns(), self._clock.mark, worst)
+            return StampTreatment(self._clock.system_shift_ns(), self._clock.mark, worst)
         if word == UNSET_CLOCK:
-            return Stamps(0, 0, Quality.UNSET)
+            return StampTreatment(0, 0, Quality.UNSET)
         raise RefusedError(
             Code.BAD_FIELD, f'clock {word[:32]!r} is neither "{SYSTEM}" nor "{UNSET_CLOCK}"'
         )
 
-    def _parse_subject(self, subject: str) -> Series:
+    def _parse_subject(self, subject: str) -> JsonSeries:
         tokens = subject.split(".")
         if not 3 <= len(tokens) <= 4:
             raise RefusedError(
@@ -219,7 +219,7 @@ class Intake:
             node, type_, key = [decode_token(token) for token in [*tokens[1:], "%"][:3]]
         except SubjectError as error:
             raise RefusedError(Code.BAD_SUBJECT, str(error)) from error
-        series = Series(node, type_, key)
+        series = JsonSeries(node, type_, key)
         # The codec holds the rule for names; ask it once for each subject, not for each point.
         _check_point(Point(node=node, type=type_, key=key, time=0, value=0.0), Code.BAD_SUBJECT)
         if not node or not type_:

@@ -29,7 +29,7 @@ Digest = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
 Count = Annotated[int, Meta(ge=0, le=(1 << 53) - 1)]
 
 
-class Kept(msgspec.Struct, frozen=True):
+class KeptRecording(msgspec.Struct, frozen=True):
     """How far a recording is kept.
 
     ``rows``: from its beginning. ``digest``: of what stood in them. ``points``: that they gave.
@@ -60,7 +60,7 @@ class Bundle(msgspec.Struct, forbid_unknown_fields=True):
     refused: Count = 0
 
 
-class Question(msgspec.Struct, forbid_unknown_fields=True):
+class KeptQuestion(msgspec.Struct, forbid_unknown_fields=True):
     """The payload of ``agent.replay.kept``."""
 
     source: Digest
@@ -81,7 +81,7 @@ class ReplayBook:
         self._under_way: dict[str, int] = {}
         """The places of recordings of which a bundle is being written: nothing tells of them yet."""
 
-    def kept(self, source: str) -> Kept | None:
+    def kept(self, source: str) -> KeptRecording | None:
         """Return how far a recording is kept, None where nothing is known of it.
 
         Raises:
@@ -112,7 +112,7 @@ class ReplayBook:
                 " the ledger is another one now. Run the replay again",
             )
         self._under_way[bundle.source] = place
-        noted = Kept(
+        noted = KeptRecording(
             bundle.source,
             bundle.last,
             bundle.digest,
@@ -132,7 +132,7 @@ class ReplayBook:
         if source in self._under_way:
             raise RefusedError(Code.BUSY, "rows of this recording are being written: try again")
 
-    def _find(self, source: str) -> tuple[int, Kept | None]:
+    def _find(self, source: str) -> tuple[int, KeptRecording | None]:
         """Return the place of a recording with its record, else the place to be used."""
         oldest_ns: float = float("inf")
         place, free, meta = 0, -1, self._meta()
@@ -157,9 +157,9 @@ class ReplayBook:
         return place, None
 
 
-def _read(text: Any) -> Kept | None:
+def _read(text: Any) -> KeptRecording | None:
     """Return the contents of a place; None where it says nothing that could be so."""
     try:
-        return msgspec.json.decode(text, type=Kept) if isinstance(text, str) else None
+        return msgspec.json.decode(text, type=KeptRecording) if isinstance(text, str) else None
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None

@@ -14,9 +14,9 @@ from nats.errors import Error as NatsError
 
 from backhaul_agent.apps.doors import ASKED, hear
 from backhaul_agent.commit.framer import Points, Rows
-from backhaul_agent.commit.queues import Arrival
+from backhaul_agent.commit.queues import QueuedPublish
 from backhaul_agent.errors import Code, RefusedError
-from backhaul_agent.ingest.replay_book import Bundle, Question, ReplayBook
+from backhaul_agent.ingest.replay_book import Bundle, KeptQuestion, ReplayBook
 from backhaul_agent.unforeseen import unforeseen
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class ReplayService:
             answer(_refused(unforeseen(message.subject, error)))
 
     def _on_question(self, data: bytes, answer: Any) -> None:
-        found = self._book.kept(_read(data, Question).source)
+        found = self._book.kept(_read(data, KeptQuestion).source)
         answer({"kept": None if found is None else msgspec.to_builtins(found)})
 
     def _on_bundle(self, data: bytes, answer: Any) -> None:
@@ -91,7 +91,7 @@ class ReplayService:
 
         try:
             rows = Rows(parts, points, note.noted, note.expected)
-            self._writer.submit(Arrival(rows, len(data), waited_for=True, answer=written))
+            self._writer.submit(QueuedPublish(rows, len(data), waited_for=True, answer=written))
         except Exception:
             self._book.end(bundle.source)
             raise

@@ -37,7 +37,7 @@ REQUEST_S_MAX = 5.0
 log = structlog.get_logger("link")
 
 
-class Link:
+class LeafConnection:
     """Connects to the leaf server and runs a session on every connection."""
 
     def __init__(

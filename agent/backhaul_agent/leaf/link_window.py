@@ -41,7 +41,7 @@ _NEW_PART = 0.5  # weight of the newest measurement
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class LinkSample:
     """The leaf server's word on a lane's durable at `now_s` (monotonic).
 
     ``acked``: stream sequence up to which the hub has acknowledged. ``under_way``: delivered, not
@@ -100,7 +100,7 @@ class LinkWindow:
         """Return whether the lane has been seen to have more to send than its window lets through."""
         return self._lanes[lane].more
 
-    def sample(self, name: str, seen: Sample) -> int:
+    def sample(self, name: str, seen: LinkSample) -> int:
         """Take in the server's word on a lane; return its window from now on."""
         lane = self._lanes[name]
         if seen.message_bytes > 0:
@@ -128,7 +128,7 @@ class LinkWindow:
                 self.rate_bytes_s /= 2
         return lane.window
 
-    def _acknowledged(self, lane: _Lane, seen: Sample) -> bool:
+    def _acknowledged(self, lane: _Lane, seen: LinkSample) -> bool:
         """Count the acknowledged messages since the last look; return whether there were any."""
         before, lane.acked = lane.acked, seen.acked
         if before < 0 or seen.acked < before:  # the first look, or the stream was made anew

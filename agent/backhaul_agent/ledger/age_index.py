@@ -17,7 +17,7 @@ GRAIN = 64  # marks over the age limit
 GRAIN_NS_MIN = 1_000_000_000
 
 
-class Mark(NamedTuple):
+class AgeMark(NamedTuple):
     """At ``time_ns`` (Unix), the next seq of each lane (by its id) was this."""
 
     time_ns: int
@@ -27,7 +27,7 @@ class Mark(NamedTuple):
 class Ages:
     """The marks of a ledger, oldest first. ``age_s_max`` 0: nothing is ever too old."""
 
-    def __init__(self, age_s_max: float, marks: Iterable[Mark] = ()) -> None:
+    def __init__(self, age_s_max: float, marks: Iterable[AgeMark] = ()) -> None:
         self.age_s_max = age_s_max
         self._age_ns = round(age_s_max * 1e9)
         self.grain_s = max(self._age_ns // GRAIN, GRAIN_NS_MIN) / 1e9
@@ -39,7 +39,7 @@ class Ages:
             return False
         return not self.marks or not 0 <= now_ns - self.marks[-1].time_ns < self.grain_s * 1e9
 
-    def add(self, mark: Mark) -> None:
+    def add(self, mark: AgeMark) -> None:
         """Take a mark in. One with a later time was made by a wrong clock: this one replaces it."""
         self.marks = [old for old in self.marks if old.time_ns < mark.time_ns] + [mark]
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import aiosqlite
 
     from backhaul_agent.hub_time.hub_clock import Boot
-    from backhaul_agent.ledger.rows import Settled
+    from backhaul_agent.ledger.rows import CorrectedMessage
 
 BOOTS = (
     "SELECT number, CAST(boot AS BLOB), provisional_ns, anchor_ns, error_ns, at_ns FROM boots "
@@ -38,7 +38,7 @@ async def write_boots(db: aiosqlite.Connection, boots: Iterable[Boot]) -> None:
     )
 
 
-async def settle(db: aiosqlite.Connection, settled: Sequence[Settled]) -> None:
+async def settle(db: aiosqlite.Connection, settled: Sequence[CorrectedMessage]) -> None:
     """Let messages go, their times shifted; one that was let go before is left alone.
 
     Body and mark change in one statement: whatever dies when, no stamp is corrected twice.

@@ -42,7 +42,7 @@ ROWS_MAX_TIMES = 10  # beyond so many times `[commands] rows_max` no command is 
 REMEMBER_S_MIN = 3600.0  # after its deadline: longer than any clock here is wrong
 
 
-class State(StrEnum):
+class RunState(StrEnum):
     """Where a command stands on the vehicle; all but the first two are for ever."""
 
     WAITING = "waiting"
@@ -53,7 +53,7 @@ class State(StrEnum):
     INTERRUPTED = "interrupted"
 
     @classmethod
-    def _missing_(cls, _: object) -> State:
+    def _missing_(cls, _: object) -> RunState:
         return cls.INTERRUPTED  # a word that damage made: nobody can know what it was
 
 
@@ -76,31 +76,31 @@ class CommandRow(NamedTuple):
     params: bytes
     sent_ns: int
     deadline_ns: int
-    state: State
+    state: RunState
     runs: int
 
 
-class Outcome(NamedTuple):
+class RunOutcome(NamedTuple):
     """The vehicle's word on a command that is over: for ever, and sent again whenever the hub asks.
 
     ``error``: for people, "" where all is well, as ``code`` is; ``result``: JSON, or empty; ``runs``: its starts.
     """
 
-    state: State
+    state: RunState
     code: ErrorCode = ErrorCode.NONE
     error: str = ""
     result: bytes = b""
     runs: int = 0
 
 
-class Owed(NamedTuple):
+class ResultAgain(NamedTuple):
     """A finished command that came again: its result is to be sent once more."""
 
     number: int
     id: str
     name: str
     ended_ns: int
-    outcome: Outcome
+    outcome: RunOutcome
 
 
 def take_in(command: Arrived, rows_max: int) -> Statement:
@@ -120,7 +120,7 @@ def begin(number: int) -> Statement:
     )
 
 
-def finish(number: int, outcome: Outcome, ended_ns: int) -> Statement:
+def finish(number: int, outcome: RunOutcome, ended_ns: int) -> Statement:
     """Note how a command ended; the same transaction sends it."""
     state, code, error, result, runs = outcome
     return Statement(
@@ -158,10 +158,10 @@ async def oldest(ledger: LedgerReader) -> CommandRow | None:
         "SELECT number, id, name, params, sent_ns, deadline_ns, state, runs FROM commands "
         "WHERE state IN ('waiting', 'running') ORDER BY number LIMIT 1"
     )
-    return next((CommandRow(*row)._replace(state=State(row[6])) for row in rows), None)
+    return next((CommandRow(*row)._replace(state=RunState(row[6])) for row in rows), None)
 
 
-async def owed(ledger: LedgerReader, rows_max: int) -> list[Owed]:
+async def owed(ledger: LedgerReader, rows_max: int) -> list[ResultAgain]:
     """Return finished commands that came again. Raises: LedgerStorageError."""
     found = []
     for number, id_, name, ended_ns, state, code, error, result, runs in await ledger.query(
@@ -171,8 +171,8 @@ async def owed(ledger: LedgerReader, rows_max: int) -> list[Owed]:
         rows_max,
     ):
         said = error.decode(errors="replace")
-        outcome = Outcome(State(state), ErrorCode(code), said, result, runs)
-        found.append(Owed(number, id_, name, ended_ns, outcome))
+        outcome = RunOutcome(RunState(state), ErrorCode(code), said, result, runs)
+        found.append(ResultAgain(number, id_, name, ended_ns, outcome))
     return found
 
 

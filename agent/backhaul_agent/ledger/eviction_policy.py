@@ -65,7 +65,7 @@ class Candidate(NamedTuple):
         return self.bytes + ROW_BYTES
 
 
-class Span(NamedTuple):
+class SeqSpan(NamedTuple):
     """Consecutive seqs of a lane (its id) that go together and share a receipt."""
 
     lane: int
@@ -77,7 +77,7 @@ class Victims(NamedTuple):
     """The evictions of one transaction: rows by their ids, and the contents of their receipts."""
 
     ids: list[int]
-    spans: list[Span]
+    spans: list[SeqSpan]
     bytes: int
 
 
@@ -186,7 +186,7 @@ def victims(
     """
     ids = [candidate.id for candidate in candidates if candidate.confirmed]
     freed = sum(candidate.cost for candidate in candidates if candidate.confirmed)
-    spans: list[Span] = []
+    spans: list[SeqSpan] = []
     for run in sorted(_runs(candidates, present)):
         if worthwhile and sum(row.cost for row in run) <= RECEIPT_BYTES:
             continue
@@ -198,7 +198,7 @@ def victims(
             freed += row.cost
         if going:
             ids += [row.id for row in going]
-            spans.append(Span(going[0].lane, going[0].seq, going[-1].seq))
+            spans.append(SeqSpan(going[0].lane, going[0].seq, going[-1].seq))
     return Victims(ids, spans, freed)
 
 

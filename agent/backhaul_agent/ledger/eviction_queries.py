@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from backhaul_agent.ledger.age_index import Mark
+from backhaul_agent.ledger.age_index import AgeMark
 from backhaul_agent.ledger.eviction_policy import Candidate
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import aiosqlite
 
-    from backhaul_agent.ledger.lanes import Lane
+    from backhaul_agent.ledger.lanes import CommittedLane
 
 EVICTED_ROWS = 4096
 PAGES_MAX = 1_073_741_823
@@ -40,7 +40,7 @@ async def measure(db: aiosqlite.Connection) -> tuple[int, list[int]]:
     return int(next(iter(pages))[0]), [int(row[0]) for row in sums]
 
 
-async def forget(db: aiosqlite.Connection, lanes: Iterable[Lane], rows_max: int) -> int:
+async def forget(db: aiosqlite.Connection, lanes: Iterable[CommittedLane], rows_max: int) -> int:
     """Delete up to ``rows_max`` of the oldest messages the hub holds; return how many."""
     oldest: list[int] = []
     for lane in lanes:
@@ -137,17 +137,17 @@ async def release(db: aiosqlite.Connection) -> None:
     await db.execute_fetchall(f"PRAGMA max_page_count = {PAGES_MAX}")
 
 
-async def marks(db: aiosqlite.Connection) -> list[Mark]:
+async def marks(db: aiosqlite.Connection) -> list[AgeMark]:
     """Return when the ledger was how far, as far as that can be read: one less keeps a message longer."""
     rows = await db.execute_fetchall("SELECT time_ns, next_seqs FROM ages")
     found = []
     for time_ns, text in rows:
         with suppress(msgspec.DecodeError, TypeError):
-            found.append(Mark(int(time_ns), msgspec.json.decode(text, type=dict[int, int])))
+            found.append(AgeMark(int(time_ns), msgspec.json.decode(text, type=dict[int, int])))
     return found
 
 
-async def write_mark(db: aiosqlite.Connection, mark: Mark, oldest_ns: int) -> None:
+async def write_mark(db: aiosqlite.Connection, mark: AgeMark, oldest_ns: int) -> None:
     """Keep a mark; forget those before the oldest that is needed, and those it replaces."""
     await db.execute("BEGIN IMMEDIATE")
     await db.execute(

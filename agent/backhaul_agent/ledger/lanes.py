@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from backhaul_agent.ledger import boots as ledger_boots
 from backhaul_agent.ledger.chain import UNCHAINED, ChainEnd
-from backhaul_agent.ledger.sequence_offsets import Step, Steps
+from backhaul_agent.ledger.sequence_offsets import OffsetStep, Steps
 from backhaul_codec import hash_of
 
 if TYPE_CHECKING:
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
     import aiosqlite
 
-    from backhaul_agent.ledger.rows import Adopted, Changes
+    from backhaul_agent.ledger.rows import Adopted, LedgerChanges
 
 EPOCHS_KEPT = 32  # former epochs whose lanes are kept though the hub holds all of them
 
 
 @dataclass(slots=True)
-class Lane:
+class CommittedLane:
     """A lane's committed state, in one epoch.
 
     ``next_seq``: the next seq to give out. ``watermark``: what the hub holds without gaps, and
@@ -58,7 +58,7 @@ class Lane:
         return self.watermark >= self.last_seq
 
 
-async def load(db: aiosqlite.Connection, epoch: int, names: Iterable[str]) -> list[Lane]:
+async def load(db: aiosqlite.Connection, epoch: int, names: Iterable[str]) -> list[CommittedLane]:
     """Read all lanes back; those of the current epoch are made where they are missing.
 
     Also of a node that is no longer named: what the ledger has of it must still be sent and, asked
@@ -78,21 +78,25 @@ async def load(db: aiosqlite.Connection, epoch: int, names: Iterable[str]) -> li
     steps = await db.execute_fetchall("SELECT * FROM steps ORDER BY lane, from_seq")
     lanes = []
     for id_, name, of, next_seq, watermark, confirmed, created, used_seq in rows:
-        known = Steps(created, [Step(*step) for lane_id, *step in steps if lane_id == id_])
+        known = Steps(created, [OffsetStep(*step) for lane_id, *step in steps if lane_id == id_])
         held_seq = await ledger_boots.held(db, id_)
-        lanes.append(Lane(id_, name, of, next_seq, watermark, confirmed, known, used_seq, held_seq))
+        lanes.append(
+            CommittedLane(id_, name, of, next_seq, watermark, confirmed, known, used_seq, held_seq)
+        )
     return lanes
 
 
 class NewSteps(NamedTuple):
     """The record of a lane's stream."""
 
-    lane: Lane
+    lane: CommittedLane
     steps: Steps
     used_seq: int
 
 
-def new_steps(find: Callable[[str, int], Lane | None], changes: Changes) -> list[NewSteps]:
+def new_steps(
+    find: Callable[[str, int], CommittedLane | None], changes: LedgerChanges
+) -> list[NewSteps]:
     """Return the steps and the used seq of each lane where they change.
 
     ``find`` returns a lane by name and epoch, 0 for the current one.
@@ -128,14 +132,17 @@ async def write_steps(db: aiosqlite.Connection, new: NewSteps) -> None:
         )
 
 
-def opened(lanes: Iterable[Lane], epoch: int, after_id: int) -> dict[str, Lane]:
+def opened(lanes: Iterable[CommittedLane], epoch: int, after_id: int) -> dict[str, CommittedLane]:
     """Return lanes of a new epoch in place of ``lanes``; their ids come after ``after_id``."""
     names = (lane.name for lane in lanes)
-    return {name: Lane(after_id + n, name, epoch) for n, name in enumerate(names, 1)}
+    return {name: CommittedLane(after_id + n, name, epoch) for n, name in enumerate(names, 1)}
 
 
 async def open_epoch(
-    db: aiosqlite.Connection, former: Iterable[Lane], lanes: Iterable[Lane], epoch: int
+    db: aiosqlite.Connection,
+    former: Iterable[CommittedLane],
+    lanes: Iterable[CommittedLane],
+    epoch: int,
 ) -> None:
     """Begin a new epoch: ``former`` lanes are closed, ``lanes`` take their place.
 
@@ -152,16 +159,16 @@ async def open_epoch(
 
 
 def entered(
-    find: Callable[[str, int], Lane | None], last_id: int, adopted: Iterable[Adopted]
-) -> list[Lane]:
+    find: Callable[[str, int], CommittedLane | None], last_id: int, adopted: Iterable[Adopted]
+) -> list[CommittedLane]:
     """Return the lanes of `adopted` as they are with its messages; new ones get ids behind ``last_id``."""
-    lanes: dict[tuple[str, int], Lane] = {}
+    lanes: dict[tuple[str, int], CommittedLane] = {}
     for name, epoch, rows in adopted:
         place, before, last = (name, epoch), rows[0].seq - 1, rows[-1]
         lane = lanes.get(place) or find(name, epoch)
         if lane is None:
             last_id += 1
-            lane = Lane(last_id, name, epoch, watermark=before, confirmed=before)
+            lane = CommittedLane(last_id, name, epoch, watermark=before, confirmed=before)
         end = lane.chain
         if last.seq >= end.seq:
             end = ChainEnd(last.seq, hash_of(last.subject, last.body))
@@ -177,7 +184,7 @@ def entered(
     return list(lanes.values())
 
 
-async def enter(db: aiosqlite.Connection, lanes: Iterable[Lane]) -> None:
+async def enter(db: aiosqlite.Connection, lanes: Iterable[CommittedLane]) -> None:
     """Write lanes of former epochs that have grown, or were not known."""
     await db.executemany(
         "INSERT INTO lanes (id, name, epoch, next_seq, watermark, confirmed, used_seq) "
@@ -188,7 +195,7 @@ async def enter(db: aiosqlite.Connection, lanes: Iterable[Lane]) -> None:
     )
 
 
-async def drop(db: aiosqlite.Connection, lanes: Iterable[Lane]) -> None:
+async def drop(db: aiosqlite.Connection, lanes: Iterable[CommittedLane]) -> None:
     """Forget closed lanes altogether, with the rest of their rows."""
     ids = [(lane.id,) for lane in lanes]
     for table in ("messages", "steps", "evicted", "chains"):
@@ -196,7 +203,7 @@ async def drop(db: aiosqlite.Connection, lanes: Iterable[Lane]) -> None:
     await db.executemany("DELETE FROM lanes WHERE id = ?", ids)
 
 
-def droppable(closed: Mapping[tuple[str, int], Lane]) -> list[Lane]:
+def droppable(closed: Mapping[tuple[str, int], CommittedLane]) -> list[CommittedLane]:
     """Return the lanes of the oldest former epochs that the hub holds all of, but for the last few.
 
     Their rows stay for a while, like all that the hub holds: it may lose some, and ask.

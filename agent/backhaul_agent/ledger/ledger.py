@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
     import aiosqlite
 
-    from backhaul_agent.ledger.age_index import Mark
+    from backhaul_agent.ledger.age_index import AgeMark
     from backhaul_agent.ledger.disk_reserve import Reserve
     from backhaul_agent.ledger.eviction_policy import Candidate
-    from backhaul_agent.ledger.rows import Changes
+    from backhaul_agent.ledger.rows import LedgerChanges
 
 FORGET_ROWS = 512
 
@@ -161,7 +161,7 @@ class Ledger(LedgerReader):
             "set_aside": ", ".join(map(str, asides(self.path))),
         }
 
-    async def commit(self, changes: Changes) -> list[int]:
+    async def commit(self, changes: LedgerChanges) -> list[int]:
         """Write all of ``changes`` in one transaction, durable when this returns.
 
         Returns the ids of the new staged rows, in order.
@@ -185,14 +185,14 @@ class Ledger(LedgerReader):
             await self._measure_held()
         return [row[0] for row in plan.staged]
 
-    def _require(self, changes: Changes) -> None:
+    def _require(self, changes: LedgerChanges) -> None:
         """Refuse changes that rest on an outdated view: a commit that failed was written after all."""
         if any(self.meta.get(name) != value for name, value in changes.expected.items()):
             raise LedgerStorageError(
                 self.path, "commit", OSError("an earlier one was written after all")
             )
 
-    def _apply(self, plan: ledger_commit.Plan) -> None:
+    def _apply(self, plan: ledger_commit.TransactionPlan) -> None:
         """Bring the values in memory in line with a transaction that was written."""
         for lane, seq in ledger_commit.watermarks_of(self, plan.changes):
             lane.watermark, lane.confirmed = seq, max(lane.confirmed, seq)
@@ -217,7 +217,7 @@ class Ledger(LedgerReader):
         self._next_staged_id += len(plan.staged)
         self.budget.grew(plan.changes.weight)
 
-    def _close_epoch(self, plan: ledger_commit.Plan) -> None:
+    def _close_epoch(self, plan: ledger_commit.TransactionPlan) -> None:
         for lane in self.lanes.values():
             lane.used_seq = lane.last_seq
             self.closed[lane.name, lane.epoch] = lane
@@ -281,12 +281,12 @@ class Ledger(LedgerReader):
         async with self._writing("reading"):
             return await ledger_room.present(self._db, candidates)
 
-    async def marks(self) -> list[Mark]:
+    async def marks(self) -> list[AgeMark]:
         """Return when the ledger was how far."""
         async with self._writing("reading"):
             return await ledger_room.marks(self._db)
 
-    async def write_mark(self, mark: Mark, oldest_ns: int) -> None:
+    async def write_mark(self, mark: AgeMark, oldest_ns: int) -> None:
         """Keep a mark, and none from before ``oldest_ns``."""
         async with self._writing("marking"):
             await ledger_room.write_mark(self._db, mark, oldest_ns)

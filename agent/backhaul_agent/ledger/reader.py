@@ -13,7 +13,7 @@ import msgspec
 from backhaul_agent.errors import LedgerStorageError
 from backhaul_agent.hub_time.hub_clock import Boot
 from backhaul_agent.ledger import boots as ledger_boots
-from backhaul_agent.ledger.rows import ROW_BYTES, HeadRow, OwnRow, Pending, Row, StagedRow
+from backhaul_agent.ledger.rows import ROW_BYTES, HeadRow, LedgerRow, OwnRow, Pending, StagedRow
 from backhaul_codec import CodecError, hash_of, peek
 from backhaul_codec.wire.envelope import NO_LINK, unseal
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     import aiosqlite
 
-    from backhaul_agent.ledger.lanes import Lane
+    from backhaul_agent.ledger.lanes import CommittedLane
 
 RUNS_SLICE = 8192
 CLOCKS = range(3)  # how good a frame's clock can be; the greatest is the least
@@ -35,8 +35,10 @@ class LedgerReader:
     def __init__(self, path: Path, reader: aiosqlite.Connection, epoch: int) -> None:
         self.path = path
         self.epoch = epoch
-        self.lanes: dict[str, Lane] = {}
-        self.closed: dict[tuple[str, int], Lane] = {}  # lanes of former epochs, by name and epoch
+        self.lanes: dict[str, CommittedLane] = {}
+        self.closed: dict[
+            tuple[str, int], CommittedLane
+        ] = {}  # lanes of former epochs, by name and epoch
         self.damaged = asyncio.Event()
         """Set once SQLite says so of the file: nothing that is left to do on it can be relied on."""
         self.damage = ""
@@ -48,13 +50,13 @@ class LedgerReader:
         """Return the epochs this ledger knows of, the current one included."""
         return {self.epoch, *(epoch for _, epoch in self.closed)}
 
-    def lane(self, name: str, epoch: int) -> Lane | None:
+    def lane(self, name: str, epoch: int) -> CommittedLane | None:
         """Return a lane of the current epoch (0) or a former one, None where it is not known."""
         if epoch in (0, self.epoch):
             return self.lanes.get(name)
         return self.closed.get((name, epoch))
 
-    def every_lane(self) -> list[Lane]:
+    def every_lane(self) -> list[CommittedLane]:
         """Return all lanes, those of former epochs first, in the order in which they began."""
         former = sorted(self.closed.values(), key=lambda lane: lane.id)
         return [*former, *sorted(self.lanes.values(), key=lambda lane: lane.id)]
@@ -70,7 +72,9 @@ class LedgerReader:
         lane = self.lanes.get(name)
         return lane.last_seq if lane else 0
 
-    async def read(self, lane: str, from_seq: int, rows_max: int, epoch: int = 0) -> list[Row]:
+    async def read(
+        self, lane: str, from_seq: int, rows_max: int, epoch: int = 0
+    ) -> list[LedgerRow]:
         """Return up to ``rows_max`` committed messages of a lane from ``from_seq`` on, in order.
 
         ``epoch`` 0 is the current one.
@@ -82,7 +86,7 @@ class LedgerReader:
         where = "seq >= ? ORDER BY seq LIMIT ?"
         return await self._rows(found, where, from_seq, rows_max) if found else []
 
-    async def _rows(self, lane: Lane, where: str, *parameters: int) -> list[Row]:
+    async def _rows(self, lane: CommittedLane, where: str, *parameters: int) -> list[LedgerRow]:
         # Cast, because damage may turn a blob into text that is no UTF-8, or into a number: the
         # row must come back, so that it can be judged and set aside.
         query = (
@@ -90,9 +94,11 @@ class LedgerReader:
             f"WHERE lane = ? AND {where}"
         )
         rows = await self._query(query, lane.id, *parameters)
-        return [Row(seq, _text(subject), body or b"", boot) for seq, subject, body, boot in rows]
+        return [
+            LedgerRow(seq, _text(subject), body or b"", boot) for seq, subject, body, boot in rows
+        ]
 
-    async def hash_at(self, lane: Lane, seq: int) -> bytes | None:
+    async def hash_at(self, lane: CommittedLane, seq: int) -> bytes | None:
         """Return the hash of a lane's message in its chain, None where nothing tells it any more.
 
         Raises:
@@ -112,7 +118,7 @@ class LedgerReader:
                 return hash_of(row.subject, row.body)
         return None
 
-    async def is_linked(self, lane: Lane, seq: int) -> bool:
+    async def is_linked(self, lane: CommittedLane, seq: int) -> bool:
         """Whether a lane's message carries a link; also where it is no more, if a later one does."""
         for row in await self._rows(lane, "seq >= ? ORDER BY seq LIMIT 1", seq):
             try:
@@ -121,7 +127,7 @@ class LedgerReader:
                 return True
         return lane.chain.hash != NO_LINK
 
-    async def is_chained(self, lane: Lane, seq: int) -> bool:
+    async def is_chained(self, lane: CommittedLane, seq: int) -> bool:
         """Whether the hash at a seq proves all below it, as far as that is not confirmed.
 
         It does not in a spare epoch, whose messages name none before them.
@@ -137,7 +143,7 @@ class LedgerReader:
             return True
         return links[-1][1] != NO_LINK
 
-    async def owned(self, lane: Lane, after_seq: int, rows_max: int) -> list[OwnRow]:
+    async def owned(self, lane: CommittedLane, after_seq: int, rows_max: int) -> list[OwnRow]:
         """Return messages of a lane behind a seq, with all that the ledger has of them, in order.
 
         Raises:
@@ -155,7 +161,7 @@ class LedgerReader:
         ]
 
     async def subjects(
-        self, lane: Lane, after_seq: int, class_min: int, class_max: int, rows_max: int
+        self, lane: CommittedLane, after_seq: int, class_min: int, class_max: int, rows_max: int
     ) -> list[tuple[int, str]]:
         """Return seq and subject of messages of these value classes after a seq, in order.
 
@@ -169,7 +175,7 @@ class LedgerReader:
         rows = await self._query(query, lane.id, after_seq, class_min, class_max, rows_max)
         return [(seq, _text(subject)) for seq, subject in rows]
 
-    async def explained(self, lane: Lane, lo: int, hi: int) -> set[int]:
+    async def explained(self, lane: CommittedLane, lo: int, hi: int) -> set[int]:
         """Return which seqs of ``lo..hi`` are quarantined or evicted: they will never come."""
         query = "SELECT seq FROM quarantined WHERE lane = ? AND epoch = ? AND seq BETWEEN ? AND ?"
         found = {seq for (seq,) in await self._query(query, lane.name, lane.epoch, lo, hi)}
@@ -212,7 +218,7 @@ class LedgerReader:
                 spans.append((max(first, lo), min(last, hi), reason))
         return sorted(spans)
 
-    async def sizes(self, lane: Lane, lo: int, hi: int) -> list[tuple[int, int]]:
+    async def sizes(self, lane: CommittedLane, lo: int, hi: int) -> list[tuple[int, int]]:
         """Return ``(last seq, bytes)`` of each run of 64 seqs in ``lo..hi``, in order."""
         query = (
             f"SELECT max(seq), sum(length(subject) + length(body) + {ROW_BYTES}) FROM messages "  # noqa: S608 - a constant

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from backhaul_agent.hub_time.hub_clock import Boot
-    from backhaul_agent.ledger.sequence_offsets import Step
+    from backhaul_agent.ledger.sequence_offsets import OffsetStep
     from backhaul_codec.wire.placed import Placed
 
 
@@ -29,7 +29,7 @@ class Outgoing(NamedTuple):
     ``value_class``: what it is worth when room runs out (ledger/eviction_policy.py); None: as its subject says.
     ``times``: the earliest and latest time of its points, None where it holds none to look up.
     ``boot`` above 0: the agent made its stamps while it did not know the time. Such a message
-    stays in the ledger until it is settled (see `Settled`).
+    stays in the ledger until it is settled (see `CorrectedMessage`).
     """
 
     lane: str
@@ -53,7 +53,7 @@ class Staged(NamedTuple):
     clock: int = 0
 
 
-class Settled(NamedTuple):
+class CorrectedMessage(NamedTuple):
     """A message that may leave from now on, by its row's id; ``body`` None: as it stands.
 
     ``shift_ns`` was added to its times.
@@ -105,7 +105,7 @@ class LaneStep(NamedTuple):
 
     lane: str
     created: str
-    step: Step
+    step: OffsetStep
     fresh: bool = False
     epoch: int = 0
 
@@ -128,7 +128,7 @@ class Adopted(NamedTuple):
 
     lane: str
     epoch: int
-    rows: Sequence[Row | OwnRow]
+    rows: Sequence[LedgerRow | OwnRow]
 
 
 class Statement(NamedTuple):
@@ -149,7 +149,7 @@ class Opening(NamedTuple):
 
 
 @dataclass(slots=True)
-class Changes:
+class LedgerChanges:
     """The writes of one transaction. Messages of a lane get consecutive seqs in list order.
 
     ``meta``: facts by name, each replaces what stood there. ``expected``: what must stand there until then.
@@ -168,7 +168,7 @@ class Changes:
     evicted: list[Evicted] = field(default_factory=list)
     adopted: list[Adopted] = field(default_factory=list)
     boots: list[Boot] = field(default_factory=list)
-    settled: list[Settled] = field(default_factory=list)
+    settled: list[CorrectedMessage] = field(default_factory=list)
     meta: dict[str, str | int] = field(default_factory=dict)
     expected: dict[str, str | int | None] = field(default_factory=dict)
     heads: list[HeadRow] = field(default_factory=list)
@@ -207,8 +207,8 @@ class Changes:
 
 
 @dataclass(slots=True)
-class Inward(Changes):
-    """What follows from messages of the hub; `Owed.add_to` says what of `Changes` it uses.
+class Inward(LedgerChanges):
+    """What follows from messages of the hub; `Owed.add_to` says what of `LedgerChanges` it uses.
 
     ``received``: points to be merged. ``replaced``: points to be put in place of a head that the hub
     refused, with the time that this head had. ``on_durable``: called once all of it is; never where
@@ -244,7 +244,7 @@ class StagedRow(NamedTuple):
     clock: int = 0
 
 
-class Row(NamedTuple):
+class LedgerRow(NamedTuple):
     """A message as read back for appending; with a ``boot`` it must not leave yet."""
 
     seq: int

@@ -18,7 +18,7 @@ from typing import NamedTuple
 STEPS_MAX = 64
 
 
-class Step(NamedTuple):
+class OffsetStep(NamedTuple):
     """From the position ``from_seq`` on, a lane's sequences are at most ``offset`` ahead."""
 
     from_seq: int
@@ -30,7 +30,7 @@ class Steps:
     """The steps of one stream, ascending. ``created`` says which stream: empty, none so far."""
 
     created: str = ""
-    steps: list[Step] = field(default_factory=list)
+    steps: list[OffsetStep] = field(default_factory=list)
 
     def bound(self, position: int) -> int:
         """Return the greatest offset that any message after ``position`` can have had.
@@ -54,7 +54,7 @@ class Steps:
         """Return the offset after the last step, None where there is none."""
         return self.steps[-1].offset if self.steps else None
 
-    def with_step(self, created: str, step: Step) -> Steps:
+    def with_step(self, created: str, step: OffsetStep) -> Steps:
         """Return the steps once ``step`` is the last one.
 
         The caller has seen to it that no later message had a greater offset than its own. A few
@@ -66,5 +66,5 @@ class Steps:
         kept.append(step)
         while len(kept) > STEPS_MAX:
             first, second = kept[:2]
-            kept[:2] = [Step(first.from_seq, max(first.offset, second.offset))]
+            kept[:2] = [OffsetStep(first.from_seq, max(first.offset, second.offset))]
         return Steps(created, kept)

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     import aiosqlite
 
-    from backhaul_agent.ledger.lanes import Lane, NewSteps
+    from backhaul_agent.ledger.lanes import CommittedLane, NewSteps
     from backhaul_agent.ledger.reader import LedgerReader
-    from backhaul_agent.ledger.rows import Changes, Outgoing, Quarantine, Row
+    from backhaul_agent.ledger.rows import LedgerChanges, LedgerRow, Outgoing, Quarantine
 
 
 _INTO_MESSAGES = (
@@ -44,26 +44,26 @@ class MessageRow(NamedTuple):
     boot: int
 
 
-class Plan(NamedTuple):
+class TransactionPlan(NamedTuple):
     """The writes of a transaction in full: seqs, row ids and steps are given out.
 
     ``moved``: rows that stood elsewhere, each with its id there. ``lanes``: those that the messages go to, by name; with an opening they are new ones. ``chains``:
     where the chains of lanes end, by the lane's id; `write` adds what it links besides.
     """
 
-    changes: Changes
+    changes: LedgerChanges
     rows: list[MessageRow]
     moved: list[tuple[MessageRow, int]]
     staged: list[tuple[int, str, int, int, bytes, int, int]]
-    lanes: dict[str, Lane]
+    lanes: dict[str, CommittedLane]
     next_seqs: dict[str, int]
     chains: dict[int, ChainEnd]
     steps: list[NewSteps]
-    dropped: list[Lane]
-    entered: list[Lane]
+    dropped: list[CommittedLane]
+    entered: list[CommittedLane]
 
 
-def plan(ledger: LedgerReader, changes: Changes, staged_id: int) -> Plan:
+def plan(ledger: LedgerReader, changes: LedgerChanges, staged_id: int) -> TransactionPlan:
     """Give everything in ``changes`` its place; staged rows get ids from ``staged_id`` on."""
     lanes, dropped = ledger.lanes, []
     if changes.opening is not None:
@@ -83,11 +83,13 @@ def plan(ledger: LedgerReader, changes: Changes, staged_id: int) -> Plan:
     chains |= {lane.id: lane.chain for lane in entered}
     found, moved = _adopted(entered, adopted)
     rows += found
-    return Plan(changes, rows, moved, staged, lanes, next_seqs, chains, steps, dropped, entered)
+    return TransactionPlan(
+        changes, rows, moved, staged, lanes, next_seqs, chains, steps, dropped, entered
+    )
 
 
 def _stamp(
-    ledger: LedgerReader, lanes: Mapping[str, Lane], changes: Changes
+    ledger: LedgerReader, lanes: Mapping[str, CommittedLane], changes: LedgerChanges
 ) -> tuple[dict[str, int], list[MessageRow], dict[int, ChainEnd]]:
     """Give every message its seq and link: (next seq of each lane touched, rows, ends of chains)."""
     messages, epoch = changes.messages, ledger.epoch
@@ -146,7 +148,7 @@ def _unknown(ledger: LedgerReader, adopted: Iterable[Adopted]) -> list[Adopted]:
 
 
 def _adopted(
-    lanes: Iterable[Lane], adopted: Iterable[Adopted]
+    lanes: Iterable[CommittedLane], adopted: Iterable[Adopted]
 ) -> tuple[list[MessageRow], list[tuple[MessageRow, int]]]:
     """Return rows of messages found in OUT, as they stand there; and of moved ones, with their old ids."""
     ids = {(lane.name, lane.epoch): lane.id for lane in lanes}
@@ -163,7 +165,7 @@ def _adopted(
     return rows, moved
 
 
-def _worth(row: Row | OwnRow) -> tuple[int, int | None, int | None]:
+def _worth(row: LedgerRow | OwnRow) -> tuple[int, int | None, int | None]:
     """Return the value class of a message, and the earliest and latest time of its points."""
     if isinstance(row, OwnRow):
         return row.value_class, row.t_lo, row.t_hi
@@ -179,7 +181,7 @@ def _times(body: bytes) -> tuple[int | None, int | None]:
     return found.t_lo, found.t_hi
 
 
-async def write(db: aiosqlite.Connection, ledger: LedgerReader, plan: Plan) -> None:
+async def write(db: aiosqlite.Connection, ledger: LedgerReader, plan: TransactionPlan) -> None:
     """Write the whole plan in one transaction, durable when this returns."""
     changes = plan.changes
     await db.execute("BEGIN IMMEDIATE")
@@ -239,7 +241,7 @@ async def _move(db: aiosqlite.Connection, moved: Iterable[tuple[MessageRow, int]
     return staying
 
 
-async def _link(db: aiosqlite.Connection, ledger: LedgerReader, plan: Plan) -> None:
+async def _link(db: aiosqlite.Connection, ledger: LedgerReader, plan: TransactionPlan) -> None:
     """Link the messages that may leave from now on, and note where chains end."""
     next_seqs = {plan.lanes[name].id: seq for name, seq in plan.next_seqs.items()}
     lanes = {lane.id: lane for lane in [*ledger.every_lane(), *plan.lanes.values()]}
@@ -254,7 +256,9 @@ async def _link(db: aiosqlite.Connection, ledger: LedgerReader, plan: Plan) -> N
         await ledger_chain.write(db, plan.chains)
 
 
-async def _write_lanes(db: aiosqlite.Connection, ledger: LedgerReader, plan: Plan) -> None:
+async def _write_lanes(
+    db: aiosqlite.Connection, ledger: LedgerReader, plan: TransactionPlan
+) -> None:
     if plan.next_seqs:
         await db.executemany(
             "UPDATE lanes SET next_seq = ? WHERE id = ?",
@@ -267,7 +271,7 @@ async def _write_lanes(db: aiosqlite.Connection, ledger: LedgerReader, plan: Pla
         )
 
 
-def watermarks_of(ledger: LedgerReader, changes: Changes) -> list[tuple[Lane, int]]:
+def watermarks_of(ledger: LedgerReader, changes: LedgerChanges) -> list[tuple[CommittedLane, int]]:
     """Return the lanes, closed ones too, with a new watermark, and the watermark."""
     said = {(name, 0): seq for name, seq in changes.watermarks.items()} | changes.former
     found = ((ledger.lane(*place), seq) for place, seq in said.items())

@@ -11,7 +11,7 @@ from nats.errors import Error as NatsError
 from backhaul_agent.errors import JetStreamError, LedgerStorageError, LinkSwitchError
 from backhaul_agent.ledger.eviction_policy import ACCOUNT, CONFIG, EVENT, STATE, TELEMETRY
 from backhaul_agent.metered.link_switch import LinkSwitch
-from backhaul_agent.metered.policy import Facts, Metered, Phase, Plan
+from backhaul_agent.metered.policy import Metered, Phase, VisitFacts, VisitPlan
 from backhaul_codec.subjects import shared_subject
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Visits:
         moving: Callable[[], int | None] = lambda: None,
     ) -> None:
         link = config.link
-        plan = Plan(
+        plan = VisitPlan(
             link.mode,
             link.schedule_s,
             link.linger_s,
@@ -145,9 +145,9 @@ class Visits:
             log.info("link_switched_again", after=self.last_error)
             self.last_error = ""
 
-    async def _facts(self, jetstream: JetStream) -> Facts:
+    async def _facts(self, jetstream: JetStream) -> VisitFacts:
         draining = self.metered.phase is Phase.DRAINING
-        return Facts(
+        return VisitFacts(
             now_s=self._clock.monotonic_s(),
             up=self._uplink.up,
             urgent=await self._urgent.waits(),

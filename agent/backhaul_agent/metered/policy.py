@@ -38,7 +38,7 @@ class Phase(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class VisitPlan:
     """The configuration: when to visit the hub, and for how long. Seconds."""
 
     mode: Mode
@@ -49,7 +49,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class VisitFacts:
     """The facts now (monotonic seconds).
 
     ``up``: whether the link is, None where nobody can say. ``lanes``: last seq committed and
@@ -71,7 +71,7 @@ class Facts:
 class Metered:
     """Decides whether the link is wanted. `chance` draws from 0 to 1."""
 
-    plan: Plan
+    plan: VisitPlan
     chance: Callable[[], float]
     now_s: float
     phase: Phase = Phase.IDLE
@@ -96,7 +96,7 @@ class Metered:
         """Return whether the leaf server shall have a link to the hub."""
         return self.plan.mode == "always" or self.phase in (Phase.DIALING, Phase.DRAINING)
 
-    def step(self, facts: Facts) -> None:
+    def step(self, facts: VisitFacts) -> None:
         """Take in the facts; `wants_link` may change by that."""
         if self.plan.mode == "always":
             return
@@ -111,7 +111,7 @@ class Metered:
                 if facts.up is not True:
                     self.phase = Phase.IDLE
 
-    def _idle(self, facts: Facts) -> None:
+    def _idle(self, facts: VisitFacts) -> None:
         due = self.next_visit_s is not None and facts.now_s >= self.next_visit_s
         if due or (facts.urgent and facts.now_s >= self._not_before_s):
             self.phase = Phase.DIALING
@@ -119,7 +119,7 @@ class Metered:
             self._began_s = self._since_s = facts.now_s
             self._targets = {}
 
-    def _dialing(self, facts: Facts) -> None:
+    def _dialing(self, facts: VisitFacts) -> None:
         if facts.up:
             self.phase = Phase.DRAINING
             self._quiet_s = self._moved_s = facts.now_s
@@ -129,7 +129,7 @@ class Metered:
         elif facts.now_s - self._since_s >= self.plan.connect_s_max:
             self._failed(facts.now_s, f"no link in {self.plan.connect_s_max:.0f} s")
 
-    def _draining(self, facts: Facts) -> None:
+    def _draining(self, facts: VisitFacts) -> None:
         if facts.up is False:
             self.phase, self._since_s = Phase.DIALING, facts.now_s
             return
@@ -169,6 +169,6 @@ class Metered:
         self.next_visit_s = self._not_before_s = now_s + wait_s * (0.5 + self.chance() / 2)
 
 
-def _progress(facts: Facts) -> tuple[int, int, int]:
+def _progress(facts: VisitFacts) -> tuple[int, int, int]:
     watermarks = sum(watermark for _, watermark in facts.lanes.values())
     return watermarks, facts.received, facts.moving or 0

@@ -17,7 +17,7 @@ from nats.errors import Error as NatsError
 
 from backhaul_agent.client.batch import FRAME_POINTS, FRAME_VALUE_BYTES
 from backhaul_agent.errors import AgentError, Code, NoAgentError, NotKnownError, RefusedError
-from backhaul_agent.ingest.replay_book import Bundle, Kept, Question
+from backhaul_agent.ingest.replay_book import Bundle, KeptQuestion, KeptRecording
 from backhaul_agent.ingest.replay_service import KEPT, PUT
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ RETRY_S_MAX = 30.0
 
 
 @dataclass(slots=True)
-class Outcome:
+class FeedOutcome:
     """The fate of this run's points: kept, or refused for good, and why.
 
     ``rows``: how many of the recording, from its beginning, are kept; ``stopped``: why not all.
@@ -85,8 +85,8 @@ class Feed:
         before: the digest of no rows.
     """
 
-    def __init__(self, agent: Agent, source: str, kept: Kept | None, before: str) -> None:
-        self.outcome = Outcome(rows=kept.rows if kept else 0)
+    def __init__(self, agent: Agent, source: str, kept: KeptRecording | None, before: str) -> None:
+        self.outcome = FeedOutcome(rows=kept.rows if kept else 0)
         self._agent = agent
         self._source = source
         self._first = self.outcome.rows
@@ -204,10 +204,10 @@ class Feed:
         return rest, left_out
 
 
-async def kept_of(agent: Agent, source: str) -> Kept | None:
+async def kept_of(agent: Agent, source: str) -> KeptRecording | None:
     """Return how far the agent keeps a recording. Raises: StoppedError."""
-    answer = await _ask(agent, KEPT, msgspec.msgpack.encode(Question(source)))
-    return msgspec.convert(answer["kept"], Kept | None)
+    answer = await _ask(agent, KEPT, msgspec.msgpack.encode(KeptQuestion(source)))
+    return msgspec.convert(answer["kept"], KeptRecording | None)
 
 
 async def _ask(agent: Agent, subject: str, payload: bytes) -> dict[str, Any]:

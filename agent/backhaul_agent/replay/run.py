@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from backhaul_agent.client.client import connect
 from backhaul_agent.errors import AgentError
-from backhaul_agent.replay.feed import Feed, Outcome, StoppedError, kept_of
+from backhaul_agent.replay.feed import Feed, FeedOutcome, StoppedError, kept_of
 from backhaul_codec.errors import MappingError
 from backhaul_codec.recordings.chain import Chain, source_of
 from backhaul_codec.recordings.points import RowMapper
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from backhaul_agent.client.client import Agent
-    from backhaul_agent.ingest.replay_book import Kept
+    from backhaul_agent.ingest.replay_book import KeptRecording
     from backhaul_codec import Point
     from backhaul_codec.recordings.mapping import Mapping
-    from backhaul_codec.recordings.points import Row
+    from backhaul_codec.recordings.points import PointsRow
     from backhaul_codec.recordings.readers import Chunk, Recording
     from backhaul_runtime.clock import Clock
 
@@ -60,17 +60,17 @@ class Replay:
         with opened() as recording:
             self.mapper = RowMapper(mapping, text_only=recording.text_only)
         self.mark = mark
-        self.outcome = Outcome()
+        self.outcome = FeedOutcome()
         self.rows = self.rows_before = self.points_before = self.refused_before = 0
         self._opened = opened
         self._mapping = mapping
         self._clock = clock
-        self._pace = Pace(speed, clock)
+        self._pace = ReplayPace(speed, clock)
         self._shift = shift
         self._stamp_now = stamp_now
         self._flushed_s = clock.monotonic_s()
 
-    async def run(self, login: dict[str, Any]) -> Outcome:
+    async def run(self, login: dict[str, Any]) -> FeedOutcome:
         """Feed the rows that are not kept yet, and return their fate.
 
         Raises:
@@ -97,7 +97,7 @@ class Replay:
                 raise
         return self.outcome
 
-    def _look(self, kept: Kept | None) -> None:
+    def _look(self, kept: KeptRecording | None) -> None:
         """Read all of the recording, before anything is sent of it.
 
         Raises:
@@ -157,7 +157,7 @@ class Replay:
         if last > self.rows_before:
             await feed.send(last, chain.digest)
 
-    async def _until_due(self, feed: Feed, chain: Chain, chunk: Chunk, row: Row) -> None:
+    async def _until_due(self, feed: Feed, chain: Chain, chunk: Chunk, row: PointsRow) -> None:
         """Wait until a row is due; earlier rows do not wait for it."""
         wait_s = self._pace.wait_s(row.time_ns)
         if not self._pace.speed:
@@ -178,7 +178,7 @@ class Replay:
 
 
 @dataclass
-class Pace:
+class ReplayPace:
     """When the next row is due: recorded gaps, divided by the speed, none over PAUSE_S_MAX.
 
     A row without a time follows as its predecessors followed each other, and takes nothing from the

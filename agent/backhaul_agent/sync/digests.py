@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from backhaul_agent.commit.heads import Changed, HeadKeeper
-    from backhaul_agent.ledger.lanes import Lane
+    from backhaul_agent.ledger.lanes import CommittedLane
     from backhaul_agent.ledger.rows import Inbound, Inward, Outgoing
     from backhaul_runtime.clock import Clock
 
@@ -48,7 +48,7 @@ class _Digests(msgspec.Struct, frozen=True):
 _read = Reader(_Digests).read
 
 
-class Answer(NamedTuple):
+class DigestAnswer(NamedTuple):
     """The answer to the hub's digests.
 
     ``differing``: nodes whose heads are to be sent, and the hub's asked for; our digest and the hub's.
@@ -70,7 +70,7 @@ class Digests:
         self,
         keeper: HeadKeeper,
         clock: Clock,
-        lanes: Mapping[str, Lane] | None = None,
+        lanes: Mapping[str, CommittedLane] | None = None,
         settled: Callable[[], bool] = lambda: True,
     ) -> None:
         self.due_s: float | None = None  # on the monotonic clock
@@ -125,7 +125,7 @@ class Digests:
         heads = self._keeper.heads
         return self._event({"root": heads.root(), "count": len(heads)})
 
-    def compare(self, theirs: dict[str, str]) -> Answer:
+    def compare(self, theirs: dict[str, str]) -> DigestAnswer:
         """Return the answer to the hub's digests."""
         mine = self._keeper.heads.digests()
         nodes = differing(mine, theirs)
@@ -141,9 +141,9 @@ class Digests:
             if node not in moving and self._answered.get(node) != pair:
                 answer[node] = pair
         self._awaited = {node: self._own[node] for node in moving & self._own.keys()}
-        return Answer(answer, tell=not nodes or bool(answer or moving - self._awaited.keys()))
+        return DigestAnswer(answer, tell=not nodes or bool(answer or moving - self._awaited.keys()))
 
-    def answered(self, answer: Answer) -> None:
+    def answered(self, answer: DigestAnswer) -> None:
         """Note that an answer was given: it is not given again while the link stays up."""
         self._answered |= answer.differing
 

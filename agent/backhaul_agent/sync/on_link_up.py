@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from backhaul_agent.config import Config
     from backhaul_agent.leaf.link_state import UplinkState
     from backhaul_agent.ledger.ledger import Ledger
-    from backhaul_agent.ledger.rows import Row
+    from backhaul_agent.ledger.rows import LedgerRow
     from backhaul_runtime.clock import Clock
 
 FRAMES_READ = 256  # of the ledger, when the link comes up: of all lanes that lag together
@@ -120,7 +120,7 @@ class LinkNews:
             if number % FRAMES_AT_ONCE == 0:
                 await asyncio.sleep(0)
 
-    async def _newest(self, name: str, lanes: int) -> list[Row]:
+    async def _newest(self, name: str, lanes: int) -> list[LedgerRow]:
         """Return the newest frames of a lane, one of so many, that the hub has not confirmed."""
         lane, count = self._ledger.lanes[name], max(FRAMES_READ_MIN, FRAMES_READ // lanes)
         first = max(lane.watermark + 1, lane.last_seq + 1 - count)

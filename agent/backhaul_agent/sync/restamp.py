@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from backhaul_agent.ledger.rows import Inbound, Inward
 
 
-class Refused(msgspec.Struct, frozen=True):
+class RestampRefused(msgspec.Struct, frozen=True):
     """The hub's refusal; both in ns since the Unix epoch."""
 
     time: int
     now_ns: int
 
 
-_read = Reader(Refused).read
+_read = Reader(RestampRefused).read
 
 
 class Restamps:
@@ -83,7 +83,7 @@ class Restamps:
             changes.messages.append(message_of(parent, placed))
             changes.replaced += [(each, refused.time) for each in placed]
 
-    def _stamp(self, refused: Refused) -> int:
+    def _stamp(self, refused: RestampRefused) -> int:
         """Return now, unless our clock is still the one that made the refused stamp.
 
         Later than the hub's word in any case: that is above all that stands at the hub.

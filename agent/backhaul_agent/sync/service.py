@@ -18,7 +18,7 @@ from nats.errors import Error as NatsError
 
 from backhaul_agent.apps.doors import ASKED, hear
 from backhaul_agent.cancellation import heed_cancel
-from backhaul_agent.commit.queues import Arrival
+from backhaul_agent.commit.queues import QueuedPublish
 from backhaul_agent.errors import Code, RefusedError
 from backhaul_agent.sync.requests import (
     GET,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
     from nats.aio.msg import Msg
 
-    from backhaul_agent.commit.framer import Content, Write
+    from backhaul_agent.commit.framer import ConfigWrite, Content
     from backhaul_agent.commit.heads import Changed
     from backhaul_agent.commit.writer import Writer
     from backhaul_agent.config import Config
@@ -117,12 +117,12 @@ class ConfigService:
         if subject.startswith(SET):
             request = read(data, SetRequest)
             require_named(subject, SET, request.node)
-            make: Callable[[], Write] = partial(self._writes.set, request)
+            make: Callable[[], ConfigWrite] = partial(self._writes.set, request)
         else:
             make = self._maker(subject.removeprefix(f"{NODE}."), data)
         return {"points": await self._write(make, len(data))}
 
-    async def _write(self, make: Callable[[], Write], size: int) -> list[dict[str, Any]]:
+    async def _write(self, make: Callable[[], ConfigWrite], size: int) -> list[dict[str, Any]]:
         async with self._one_by_one:
             if self._before is not None:  # whoever waited for it may have gone with its connection
                 await asyncio.wait([self._before])
@@ -132,9 +132,9 @@ class ConfigService:
             describe(HeadKey.of(parent, point), Head.of(point)) for parent, point in write.placed
         ]
 
-    def _maker(self, what: str, data: bytes) -> Callable[[], Write]:
+    def _maker(self, what: str, data: bytes) -> Callable[[], ConfigWrite]:
         writes = self._writes
-        makers: dict[str, tuple[type[Any], Callable[[Any], Write]]] = {
+        makers: dict[str, tuple[type[Any], Callable[[Any], ConfigWrite]]] = {
             "create": (CreateRequest, writes.create),
             "mirror": (MirrorRequest, writes.mirror),
             "move": (MoveRequest, writes.move),
@@ -148,7 +148,7 @@ class ConfigService:
         kind, make = makers[what]
         return partial(make, read(data, kind))
 
-    async def _commit(self, write: Write, size: int) -> None:
+    async def _commit(self, write: ConfigWrite, size: int) -> None:
         """Return when a write is durable.
 
         Raises:
@@ -160,7 +160,7 @@ class ConfigService:
             if not done.done():
                 done.set_result(refusal)
 
-        self._writer.submit(Arrival(write, size, True, answer))
+        self._writer.submit(QueuedPublish(write, size, True, answer))
         self._before = done
         if (refusal := await asyncio.shield(done)) is not None:
             raise refusal

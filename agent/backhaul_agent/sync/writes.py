@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from backhaul_agent.commit.framer import Write
+from backhaul_agent.commit.framer import ConfigWrite
 from backhaul_agent.errors import Code, RefusedError
 from backhaul_agent.ledger.eviction_policy import CONFIG
 from backhaul_agent.ledger.rows import Outgoing
@@ -61,7 +61,7 @@ class ConfigWrites:
         self._keeper = keeper
         self._value_bytes_max = value_bytes_max
 
-    def set(self, request: SetRequest) -> Write:
+    def set(self, request: SetRequest) -> ConfigWrite:
         """Write points of a node, or of an edge that there is."""
         if not request.points:
             raise RefusedError(Code.BAD_FIELD, 'there is nothing in "points"')
@@ -72,7 +72,7 @@ class ConfigWrites:
             )
         return self._write(self._drafts(request.parent, request.node, request.points))
 
-    def create(self, request: CreateRequest) -> Write:
+    def create(self, request: CreateRequest) -> ConfigWrite:
         """Write a new node: its first edge and points, all in one frame."""
         parent = request.parent or self._root
         _require_names(request.node, parent)
@@ -83,7 +83,7 @@ class ConfigWrites:
         edge = self._new_edge(parent, request.node, request.type or self._type(request.node))
         return self._write([edge, *self._drafts("", request.node, request.points)])
 
-    def mirror(self, request: MirrorRequest) -> Write:
+    def mirror(self, request: MirrorRequest) -> ConfigWrite:
         """Write one edge more down to a node."""
         self._require_node(request.node)
         type_ = self._type(request.node)
@@ -93,7 +93,7 @@ class ConfigWrites:
             edges.append(self._new_edge(self._root, request.node, type_))
         return self._write(*([edge] for edge in edges))
 
-    def move(self, request: MoveRequest) -> Write:
+    def move(self, request: MoveRequest) -> ConfigWrite:
         """Write the new edge, and after it the end of the old one: the node always hangs somewhere."""
         self._require_node(request.node)
         edges = self._edges(request.node)
@@ -103,7 +103,7 @@ class ConfigWrites:
             drafts.append(self._end(old, request.node))
         return self._write(*([draft] for draft in drafts))
 
-    def delete(self, request: NodeRequest) -> Write:
+    def delete(self, request: NodeRequest) -> ConfigWrite:
         """Write the end of one edge, or of all: then the node is deleted, and all nodes under it only."""
         self._require_node(request.node)
         edges = self._edges(request.node) or [self._root]
@@ -111,7 +111,7 @@ class ConfigWrites:
             edges = [self._one_of(edges, request.parent, request.node, "parent")]
         return self._write(*([self._end(parent, request.node)] for parent in edges))
 
-    def undelete(self, request: NodeRequest) -> Write:
+    def undelete(self, request: NodeRequest) -> ConfigWrite:
         """Write an edge back that was deleted."""
         _require_names(request.node)
         gone = self._edges(request.node, deleted=True)
@@ -207,7 +207,7 @@ class ConfigWrites:
             raise RefusedError(Code.SPENT, f"{key.type!r}: {error.reason}") from error
         return _Draft(key, value, tombstone)
 
-    def _write(self, *messages: list[_Draft]) -> Write:
+    def _write(self, *messages: list[_Draft]) -> ConfigWrite:
         """Stamp drafts, all alike; those of one list become one message."""
         time = self._keeper.next_stamp(draft.key for drafts in messages for draft in drafts)
         placed = [[_placed(draft, time) for draft in drafts] for drafts in messages]
@@ -219,7 +219,7 @@ class ConfigWrites:
             raise RefusedError(
                 Code.TOO_LARGE, f"a write of {size} bytes, {WRITE_BYTES_MAX} are allowed"
             )
-        return Write(made, [each for message in placed for each in message])
+        return ConfigWrite(made, [each for message in placed for each in message])
 
 
 def _placed(draft: _Draft, time: int) -> Placed:

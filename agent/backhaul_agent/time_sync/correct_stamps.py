@@ -15,7 +15,7 @@ import msgspec
 import structlog
 
 from backhaul_agent.errors import LedgerStorageError
-from backhaul_agent.ledger.rows import Inward, Settled
+from backhaul_agent.ledger.rows import CorrectedMessage, Inward
 from backhaul_agent.ledger.system_events import JSON_DTYPE
 from backhaul_codec import CodecError, Opaque, Point, encode_point, peek
 from backhaul_codec.kinds import POINT, SYSTEM
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from backhaul_agent.commit.writer import Writer
-    from backhaul_agent.hub_time.hub_clock import HubClock, Quality, State
+    from backhaul_agent.hub_time.hub_clock import HubClock, HubClockState, Quality
     from backhaul_agent.ledger.ledger import Ledger
     from backhaul_agent.ledger.rows import Pending
 
@@ -48,17 +48,17 @@ class Correction(NamedTuple):
 class Corrected(NamedTuple):
     """A message put right, and the heads that were made of it: each with the time it had."""
 
-    settled: Settled
+    settled: CorrectedMessage
     heads: list[tuple[Placed, int]]
 
 
-def correct(row: Pending, correction: Correction | None, state: State) -> Corrected:
+def correct(row: Pending, correction: Correction | None, state: HubClockState) -> Corrected:
     """Return a message as it may leave. ``state``: the clock's report now.
 
     One that cannot be read or shifted is let go as it stands: the lane sets aside what is damaged.
     """
     if correction is None:
-        return Corrected(Settled(row.id, None), [])
+        return Corrected(CorrectedMessage(row.id, None), [])
     shift_ns, quality = correction
     try:
         place = parse_leaf(row.subject)
@@ -68,9 +68,9 @@ def correct(row: Pending, correction: Correction | None, state: State) -> Correc
             body = retime(row.body, shift_ns, clock=quality)
         heads = decode_placed(place, row.body)[1] if place.kind is POINT else []
     except (CodecError, SubjectError):
-        return Corrected(Settled(row.id, None), [])
+        return Corrected(CorrectedMessage(row.id, None), [])
     moved = [(Placed(parent, _shifted(point, shift_ns)), point.time) for parent, point in heads]
-    return Corrected(Settled(row.id, body, shift_ns), moved)
+    return Corrected(CorrectedMessage(row.id, body, shift_ns), moved)
 
 
 class Corrections:
@@ -152,7 +152,7 @@ def settled(rows: Iterable[Pending], corrections: Corrections) -> Inward:
     return changes
 
 
-def _told_anew(row: Pending, place: Uplink, shift_ns: int, state: State) -> bytes:
+def _told_anew(row: Pending, place: Uplink, shift_ns: int, state: HubClockState) -> bytes:
     """Return an `e.clock` that tells of the correction of the stamps after it, which are right now."""
     header, (_, placed) = peek(row.body), decode_placed(place, row.body)
     value = Opaque(JSON_DTYPE, msgspec.json.encode(clock_body(state)))
@@ -172,7 +172,7 @@ def _shifted(point: Point, shift_ns: int) -> Point:
     )
 
 
-def clock_body(state: State) -> dict[str, Any]:
+def clock_body(state: HubClockState) -> dict[str, Any]:
     """Return the body of an `e.clock`: in force for all later messages on its lane."""
     body = {
         "quality": state.quality.name.lower(),

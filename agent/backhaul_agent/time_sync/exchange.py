@@ -27,7 +27,7 @@ from msgspec import Meta
 from nats.errors import Error as NatsError
 
 from backhaul_agent.cancellation import heed_cancel
-from backhaul_agent.hub_time.estimator import Sample
+from backhaul_agent.hub_time.estimator import ClockSample
 from backhaul_agent.logs import Bursts
 from backhaul_codec.strict.json import Reader
 from backhaul_codec.wire.envelope import HASH_BYTES
@@ -59,7 +59,7 @@ ASKED_MAX = 32  # questions that an answer may still come for
 log = structlog.get_logger("clock")
 
 
-class Hashes(msgspec.Struct, frozen=True):
+class LaneHashes(msgspec.Struct, frozen=True):
     """The hashes of a lane's messages from ``lo`` on, as `reconcile.judge` takes them."""
 
     lane: str
@@ -68,7 +68,7 @@ class Hashes(msgspec.Struct, frozen=True):
     hashes: list[Hash | None]
 
 
-class Answer(msgspec.Struct, frozen=True):
+class TimeAnswer(msgspec.Struct, frozen=True):
     """The hub's answer."""
 
     t1: Int64
@@ -76,11 +76,11 @@ class Answer(msgspec.Struct, frozen=True):
     t3: Int64
     epochs: dict[int, dict[str, tuple[Seq, Seq]]] | None = None
     chain: dict[int, dict[str, tuple[Hash, int]]] = {}
-    hashes: Hashes | None = None
+    hashes: LaneHashes | None = None
     yield_s: Annotated[float, Meta(ge=0, le=YIELD_S_MAX)] = 0.0
 
 
-_read = Reader(Answer).read
+_read = Reader(TimeAnswer).read
 
 
 class Exchange:
@@ -209,7 +209,7 @@ class Exchange:
             if answer.t1 not in self._asked:
                 return self._refuse("nobody asked, or it was answered before")
             self._asked.remove(answer.t1)
-            sample = Sample(answer.t1, answer.t2, answer.t3, t4)
+            sample = ClockSample(answer.t1, answer.t2, answer.t3, t4)
             self._clock.adopt(sample)
         except ValueError as error:
             return self._refuse(str(error))

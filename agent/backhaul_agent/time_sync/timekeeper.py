@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from backhaul_agent.hub_time.hub_clock import MS_NS, State
+from backhaul_agent.hub_time.hub_clock import MS_NS, HubClockState
 from backhaul_agent.ledger.rows import number_of
 from backhaul_agent.ledger.system_events import event
 from backhaul_agent.time_sync.correct_stamps import Settler, clock_body
@@ -34,7 +34,7 @@ HUB_NS = "hub_ns"  # the newest stamp of the hub's, in the ledger's meta table
 log = structlog.get_logger("clock")
 
 
-def is_news(told: State | None, now: State) -> bool:
+def is_news(told: HubClockState | None, now: HubClockState) -> bool:
     """Return whether the hub must be told: another quality, or an offset or error that matters.
 
     Offsets within the error that was told are no news: nothing else was promised.
@@ -94,7 +94,7 @@ class Timekeeper:
         self._writer = writer
         self._uplink = uplink
         self._patience = Patience(config.clock.hold_s_max)
-        self._told: State | None = None
+        self._told: HubClockState | None = None
         self._marking = False
         self._connected = False
         self._stepped = False

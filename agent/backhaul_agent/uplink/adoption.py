@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from backhaul_agent.commit.writer import Writer
     from backhaul_agent.ledger.ledger import Ledger
-    from backhaul_agent.ledger.rows import Row
+    from backhaul_agent.ledger.rows import LedgerRow
     from backhaul_agent.uplink.out_stream import OutStream
     from backhaul_agent.uplink.resend import Work
 
@@ -33,7 +33,7 @@ ADOPT_ROWS = 256  # in one transaction
 log = structlog.get_logger("adoption")
 
 
-class Held(NamedTuple):
+class HeldLane(NamedTuple):
     """The hub's word on an epoch's lane: it holds all up to a seq, whose message has this hash."""
 
     seq: int
@@ -74,13 +74,13 @@ class Adoption:
         self.looked = False  # since the agent has started
         self.strangers: set[int] = set()
         """Epochs of which OUT holds what the ledger does not know: the hub is asked about them."""
-        self._held: dict[int, Held] = {}
+        self._held: dict[int, HeldLane] = {}
         self._handed_in = False  # some were to be written when the connection ended
         self._lane = lane
         self._ledger = ledger
         self._writer = writer
 
-    def heard(self, epoch: int, held: Held) -> bool:
+    def heard(self, epoch: int, held: HeldLane) -> bool:
         """Take in what the hub holds of an epoch; return whether it is one that waits for that."""
         if epoch not in self.strangers:
             return False
@@ -155,7 +155,7 @@ class Adoption:
                 return
             work = rest
 
-    async def _is_held(self, out: OutStream, work: Work, held: Held) -> bool:
+    async def _is_held(self, out: OutStream, work: Work, held: HeldLane) -> bool:
         """Whether the hub's message at its watermark is the one that stands in OUT, with those before it."""
         if held.hash is None or not work.lo <= held.seq <= work.hi:
             return False
@@ -170,7 +170,7 @@ class Adoption:
         )
 
 
-def _is_sound(row: Row, epoch: int) -> bool:
+def _is_sound(row: LedgerRow, epoch: int) -> bool:
     try:
         header = check_placed(parse_leaf(row.subject), row.body)
     except (CodecError, SubjectError):

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from backhaul_agent.ledger.sequence_offsets import Step, Steps
+from backhaul_agent.ledger.sequence_offsets import OffsetStep, Steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 BUCKET_BYTES = 64 * 1024  # how finely bytes that the hub has not confirmed are remembered
 
 
-class State(StrEnum):
+class AppenderState(StrEnum):
     """The state of a lane's appender; part of the agent's status."""
 
     DOWN = "down"  # no connection
@@ -39,7 +39,7 @@ class State(StrEnum):
     BEHIND = "ledger_behind"  # others know seqs the ledger never gave out: a new epoch is due
 
 
-class Turn(StrEnum):
+class AppendTurn(StrEnum):
     """The next messages to append."""
 
     NEW = "new"  # the message `Appender.next_seq`
@@ -68,7 +68,7 @@ class Start(NamedTuple):
     """
 
     created: str
-    step: Step
+    step: OffsetStep
     short: int = 0
     new_stream: bool = False
 
@@ -107,7 +107,7 @@ class Appender:
         steps: Steps | None = None,
     ) -> None:
         self.epoch = epoch
-        self.state = State.DOWN
+        self.state = AppenderState.DOWN
         self.generation = 0  # of the window: answers to an earlier one are of no interest
         self.last_seq = 0  # the last that may be sent
         self.watermark = 0  # the hub's word; it may go down again
@@ -135,8 +135,8 @@ class Appender:
     def disconnected(self) -> None:
         """Note that the connection is gone, and with it every answer still awaited."""
         self._doubt()
-        if self.state is not State.BEHIND:
-            self.state = State.DOWN
+        if self.state is not AppenderState.BEHIND:
+            self.state = AppenderState.DOWN
 
     def committed(self, ready_seq: int, last_seq: int = 0) -> None:
         """Note how far the ledger goes: the last seq that may leave, and the last given out."""
@@ -152,7 +152,7 @@ class Appender:
             return
         self.watermark = seq
         self.confirmed = max(self.confirmed, seq)
-        if self.state is State.RUNNING and self._position < self.confirmed:
+        if self.state is AppenderState.RUNNING and self._position < self.confirmed:
             # A wiped leaf made us start over further back than needed; those rows may be gone.
             self._doubt()
         self._drop_confirmed()
@@ -166,7 +166,7 @@ class Appender:
         if seq <= self._known_seq:
             return False
         self._clear_window()
-        self.state = State.BEHIND
+        self.state = AppenderState.BEHIND
         return True
 
     def start(self, tail: Tail, created: str) -> Start:
@@ -178,7 +178,7 @@ class Appender:
         # its identity and reads it from its start.
         new = created != self.steps.created
         short = 0 if new else self._short(seq, tail.stream_seq)
-        return Start(created, Step(seq, tail.stream_seq + short - seq), short, new)
+        return Start(created, OffsetStep(seq, tail.stream_seq + short - seq), short, new)
 
     def sought(self, tail: Tail, start: Start, outstanding: Iterable[tuple[int, int]]) -> None:
         """Go on after the tail that was read; first its missing messages are appended again.
@@ -187,11 +187,11 @@ class Appender:
 
         ``outstanding``: (last seq, bytes) of runs of messages, from `confirmed` to there.
         """
-        if self.state is not State.SEEKING or start.step.from_seq < self.confirmed:
+        if self.state is not AppenderState.SEEKING or start.step.from_seq < self.confirmed:
             return  # the connection went, or the watermark rose, while the tail was being read
         if tail.stranger:
-            self.state = State.BEHIND
-        if self.state is State.BEHIND or self.claim(start.step.from_seq):
+            self.state = AppenderState.BEHIND
+        if self.state is AppenderState.BEHIND or self.claim(start.step.from_seq):
             return
         self._buckets = deque(outstanding)
         self.outstanding_bytes = sum(size for _, size in self._buckets)
@@ -203,7 +203,7 @@ class Appender:
         self.stream_seq = tail.stream_seq
         self.again = start.short
         self._whole_from = self.stream_seq + self.again
-        self.state = State.RUNNING
+        self.state = AppenderState.RUNNING
 
     @property
     def position(self) -> int:
@@ -215,7 +215,7 @@ class Appender:
         """Return how far the stream's sequences are ahead now."""
         return self.stream_seq - self._position
 
-    def turn(self, *, asked: bool) -> Turn | None:
+    def turn(self, *, asked: bool) -> AppendTurn | None:
         """Return the next messages to append, or None while nothing may be sent.
 
         ``asked``: a run of what the hub asked for is ready. A run and as many new messages take
@@ -223,26 +223,26 @@ class Appender:
         just that.
         """
         if (
-            self.state is not State.RUNNING
+            self.state is not AppenderState.RUNNING
             or len(self._sent) >= self._limits.window_messages
             or self._sent_bytes >= self._limits.window_bytes
         ):
             return None
         if self.again:
-            return Turn.AGAIN
+            return AppendTurn.AGAIN
         new = self._position < self.last_seq and not self.stalled_by_hub
         if asked and not (new and self._turns_due):
-            return Turn.RUN
-        return Turn.NEW if new else None
+            return AppendTurn.RUN
+        return AppendTurn.NEW if new else None
 
     @property
     def next_seq(self) -> int:
         """Return the seq of the next new message."""
         return self._position + 1
 
-    def run_step(self, messages: int) -> Step:
+    def run_step(self, messages: int) -> OffsetStep:
         """Return the step to be recorded before a run of so many messages."""
-        return Step(self._position, self.offset + messages)
+        return OffsetStep(self._position, self.offset + messages)
 
     def begin_run(self, messages: int) -> None:
         """Note that so many messages are appended again next; their step is recorded."""
@@ -257,7 +257,7 @@ class Appender:
     @property
     def done(self) -> bool:
         """Whether everything committed is known to be in the stream."""
-        return self.state is State.RUNNING and self.appended >= self.last_seq
+        return self.state is AppenderState.RUNNING and self.appended >= self.last_seq
 
     @property
     def made_whole(self) -> bool:
@@ -275,17 +275,17 @@ class Appender:
             self.appended = seq
         self.again = self._short(seq, self.stream_seq)
         self._whole_from = self.stream_seq + self.again
-        self._step(self.steps.created, Step(seq, self.offset + self.again))
+        self._step(self.steps.created, OffsetStep(seq, self.offset + self.again))
         return self.again
 
-    def jump(self, stream_seq: int) -> tuple[int, Step]:
+    def jump(self, stream_seq: int) -> tuple[int, OffsetStep]:
         """Give up a stream that ends with ``stream_seq``: it is to be emptied, and its tail read.
 
         Returns the sequence to go on after, beyond all that were ever used, and the step that
         this makes. All that the hub has not confirmed is appended again.
         """
         stream_seq += self._short(self.used_seq, stream_seq)
-        step = Step(self.confirmed, stream_seq - self.confirmed)
+        step = OffsetStep(self.confirmed, stream_seq - self.confirmed)
         self.used_seq = self.confirmed
         self.steps = Steps(self.steps.created, [step])
         self._doubt()
@@ -306,7 +306,7 @@ class Appender:
 
     def answered(self, generation: int, stream_seq: int) -> None:
         """Note a message stored as ``stream_seq``; by the rule of expected sequences, all before too."""
-        if generation != self.generation or self.state is not State.RUNNING:
+        if generation != self.generation or self.state is not AppenderState.RUNNING:
             return
         while self._sent and self._sent[0].stream_seq <= stream_seq:
             sent = self._sent.popleft()
@@ -317,12 +317,12 @@ class Appender:
 
     def refused(self, generation: int) -> None:
         """Note that an append was refused: find out where the stream really ends."""
-        if generation == self.generation and self.state is State.RUNNING:
+        if generation == self.generation and self.state is AppenderState.RUNNING:
             self._doubt()
 
     def answer_due_s(self) -> float | None:
         """Return when the oldest unanswered append counts as lost, on the monotonic clock."""
-        if self.state is not State.RUNNING or not self._sent:
+        if self.state is not AppenderState.RUNNING or not self._sent:
             return None
         return self._sent[0].sent_s + self._limits.answer_s
 
@@ -335,7 +335,7 @@ class Appender:
     def _short(self, seq: int, stream_seq: int) -> int:
         return self.steps.short(min(seq, self.used_seq), stream_seq)
 
-    def _step(self, created: str, step: Step) -> None:
+    def _step(self, created: str, step: OffsetStep) -> None:
         if created != self.steps.created or step.offset != self.steps.last:
             self.steps = self.steps.with_step(created, step)
 
@@ -356,8 +356,8 @@ class Appender:
 
     def _doubt(self) -> None:
         self._clear_window()
-        if self.state is not State.BEHIND:
-            self.state = State.SEEKING
+        if self.state is not AppenderState.BEHIND:
+            self.state = AppenderState.SEEKING
 
     def _clear_window(self) -> None:
         self.generation += 1

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
     from nats.aio.msg import Msg
 
-    from backhaul_agent.ledger.rows import Row
+    from backhaul_agent.ledger.rows import LedgerRow
 
 
 class _Answer(msgspec.Struct):
@@ -47,7 +47,7 @@ class Appends:
             await self._answers.unsubscribe()
 
     async def append(
-        self, row: Row, generation: int, expected: int, headers: Mapping[str, str]
+        self, row: LedgerRow, generation: int, expected: int, headers: Mapping[str, str]
     ) -> None:
         """Publish a message that is to be stored after the sequence ``expected``, or not at all."""
         await self._client.publish(

@@ -16,7 +16,7 @@ from backhaul_codec.protocol.words import FORKED
 
 if TYPE_CHECKING:
     from backhaul_agent.commit.writer import Writer
-    from backhaul_agent.ledger.lanes import Lane
+    from backhaul_agent.ledger.lanes import CommittedLane
     from backhaul_agent.ledger.ledger import Ledger
 
 OVER, _FORKED, _UNPROVEN = 1, 2, 3
@@ -102,7 +102,7 @@ class Confirmations:
         lane = self._ledger.lane(self._lane, epoch)
         return epoch in self.compared and (lane is None or lane.whole)
 
-    async def _is_proven(self, lane: Lane, claim: Claim) -> bool:
+    async def _is_proven(self, lane: CommittedLane, claim: Claim) -> bool:
         if claim.fork == _FORKED or (claim.fork and lane.epoch == self._ledger.epoch):
             # Nobody else has written in an epoch that is merely unproven.
             self.dispute(lane.epoch, UNPROVEN if claim.fork == _UNPROVEN else FORKED)

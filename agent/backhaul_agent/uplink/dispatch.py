@@ -16,7 +16,7 @@ from backhaul_codec.wire.envelope import HASH_BYTES
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from backhaul_agent.ledger.rows import Changes, Inbound
+    from backhaul_agent.ledger.rows import Inbound, LedgerChanges
     from backhaul_agent.uplink.lane import Lane
 
 
@@ -24,7 +24,7 @@ Epoch = Annotated[int, Meta(ge=1, lt=1 << 32)]
 Seq = Annotated[int, Meta(ge=0, lt=1 << 62)]
 
 
-class Watermark(msgspec.Struct, frozen=True):
+class WatermarkWord(msgspec.Struct, frozen=True):
     """The hub's word: of this epoch, it holds every seq up to here.
 
     ``hash``: of the message there, in hex, empty where the hub does not know it. ``fork``: see `Claim`.
@@ -41,18 +41,18 @@ class Watermark(msgspec.Struct, frozen=True):
         return Claim(self.seq, bytes.fromhex(self.hash) or None, self.fork)
 
 
-class Held(msgspec.Struct, frozen=True):
+class HeldEpochs(msgspec.Struct, frozen=True):
     """The hub's word: of these former epochs, it holds every seq up to here: seq, hash, fork."""
 
     epochs: dict[Epoch, tuple[Seq, str, int]]
 
 
-_read = Reader(Watermark).read
-_read_held = Reader(Held).read
+_read = Reader(WatermarkWord).read
+_read_held = Reader(HeldEpochs).read
 _HASH = re.compile(rf"([0-9a-f]{{{2 * HASH_BYTES}}})?")
 
 
-def read_watermark(data: bytes) -> Watermark:
+def read_watermark(data: bytes) -> WatermarkWord:
     """Return the contents of a message.
 
     Raises:
@@ -68,7 +68,7 @@ def read_watermark(data: bytes) -> Watermark:
     return watermark
 
 
-def read_claim(watermark: Watermark) -> Claim:
+def read_claim(watermark: WatermarkWord) -> Claim:
     """Return the claim of a watermark. Raises: ValueError: its hash is none."""
     if not _HASH.fullmatch(watermark.hash):
         raise ValueError(f"no watermark: hash {watermark.hash[:32]!r}")
@@ -81,7 +81,7 @@ class Watermarks:
     def __init__(self, lanes: list[Lane]) -> None:
         self._lanes = {lane.name: lane for lane in lanes}
 
-    def on_message(self, message: Inbound, changes: Changes) -> None:
+    def on_message(self, message: Inbound, changes: LedgerChanges) -> None:
         """Take in a watermark. The writer stores it; the lane keeps the claim in memory.
 
         Raises:
@@ -91,7 +91,7 @@ class Watermarks:
         watermark = read_watermark(message.data)
         lane.on_watermark(watermark.epoch, watermark.claim)
 
-    def on_held(self, message: Inbound, changes: Changes) -> None:
+    def on_held(self, message: Inbound, changes: LedgerChanges) -> None:
         """Take in how far the hub holds former epochs of a lane; of others the ledger knows nothing.
 
         Raises:
@@ -103,7 +103,8 @@ class Watermarks:
         except JsonError as error:
             raise ValueError(f"no watermarks of former epochs: {error}") from error
         claims = [
-            (epoch, read_claim(Watermark(epoch, *words))) for epoch, words in held.epochs.items()
+            (epoch, read_claim(WatermarkWord(epoch, *words)))
+            for epoch, words in held.epochs.items()
         ]
         for epoch, claim in claims:
             lane.on_watermark(epoch, claim)
@@ -121,7 +122,7 @@ class Asks:
     def __init__(self, lanes: Iterable[Lane]) -> None:
         self._lanes = {lane.name: lane for lane in lanes}
 
-    def on_message(self, message: Inbound, changes: Changes) -> None:
+    def on_message(self, message: Inbound, changes: LedgerChanges) -> None:
         """Take in a request; it is kept in memory, the hub asks again.
 
         Raises:

@@ -14,13 +14,16 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from collections.abc import Set as AbstractSet
 
-    from backhaul_agent.ledger.lanes import Lane
+    from backhaul_agent.ledger.lanes import CommittedLane
     from backhaul_agent.uplink.appender import Tail
 
 
 def choose(
-    chain: Sequence[Lane], tail: Tail, created: str, finished: AbstractSet[int] = frozenset()
-) -> Lane:
+    chain: Sequence[CommittedLane],
+    tail: Tail,
+    created: str,
+    finished: AbstractSet[int] = frozenset(),
+) -> CommittedLane:
     """Return the lane that appending goes on with, in the stream ``created`` that ends so.
 
     ``chain``: the lane's epochs, the oldest first, the current one last. ``tail`` tells the
@@ -42,7 +45,7 @@ def choose(
     return lane
 
 
-def _has_used(lane: Lane, tail: Tail, created: str) -> bool:
+def _has_used(lane: CommittedLane, tail: Tail, created: str) -> bool:
     """Whether sequences are, or were, an epoch's: of its messages, or of those appended again in it.
 
     Also where it has no message: the stream may have lost what was appended again in it, and the hub has
@@ -52,7 +55,7 @@ def _has_used(lane: Lane, tail: Tail, created: str) -> bool:
     return bool(lane.last_seq or short)
 
 
-def _last_written(chain: Sequence[Lane], tail: Tail, created: str) -> int | None:
+def _last_written(chain: Sequence[CommittedLane], tail: Tail, created: str) -> int | None:
     """Return the place in the chain of the epoch that was appended last to a stream."""
     for place in reversed(range(len(chain))):
         if tail.epoch == chain[place].epoch:

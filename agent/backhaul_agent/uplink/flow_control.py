@@ -9,7 +9,7 @@ import structlog
 from nats.errors import Error as NatsError
 
 from backhaul_agent.errors import JetStreamError
-from backhaul_agent.leaf.link_window import Sample
+from backhaul_agent.leaf.link_window import LinkSample
 from backhaul_agent.leaf.streams import out_stream
 
 if TYPE_CHECKING:
@@ -97,10 +97,10 @@ class Flow:
         }
 
 
-def sample(info: dict[str, Any], state: dict[str, Any], now_s: float) -> Sample:
+def sample(info: dict[str, Any], state: dict[str, Any], now_s: float) -> LinkSample:
     """Return the sample in the server's answers about a durable and its stream."""
     messages = int(state["messages"])
-    return Sample(
+    return LinkSample(
         now_s,
         acked=int(info["ack_floor"]["stream_seq"]),
         under_way=int(info["num_ack_pending"]),

@@ -12,8 +12,8 @@ from backhaul_agent.cancellation import heed_cancel
 from backhaul_agent.commit.epochs import Verdict
 from backhaul_agent.errors import JetStreamError, LedgerStorageError
 from backhaul_agent.leaf.streams import out_consumer_config, out_stream, out_stream_config
-from backhaul_agent.uplink.adoption import Adoption, Held
-from backhaul_agent.uplink.appender import Limits, State, Tail, Turn
+from backhaul_agent.uplink.adoption import Adoption, HeldLane
+from backhaul_agent.uplink.appender import AppenderState, AppendTurn, Limits, Tail
 from backhaul_agent.uplink.appends import Appends
 from backhaul_agent.uplink.confirmations import OVER, Confirmations
 from backhaul_agent.uplink.epoch_order import choose
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from backhaul_agent.commit.writer import Writer
     from backhaul_agent.config import Config
     from backhaul_agent.leaf.jetstream import JetStream
-    from backhaul_agent.ledger.lanes import Lane as LaneState
+    from backhaul_agent.ledger.lanes import CommittedLane as LaneState
     from backhaul_agent.ledger.ledger import Ledger
-    from backhaul_agent.ledger.rows import Row
+    from backhaul_agent.ledger.rows import LedgerRow
     from backhaul_agent.uplink.appender import Appender
     from backhaul_agent.uplink.confirmations import Claim
-    from backhaul_agent.uplink.resend import Ask, Work
+    from backhaul_agent.uplink.resend import ResendAsk, Work
     from backhaul_runtime.clock import Clock
 
 RETRY_S_MIN, RETRY_S_MAX = 0.1, 5.0
@@ -87,7 +87,7 @@ class Lane:
         self.adoption = Adoption(name, ledger, writer)
         self.confirmations = Confirmations(name, ledger, writer)
         self._rows = LaneRows(name, ledger, writer, clock)
-        self._run: list[Row] = []  # what is being appended again
+        self._run: list[LedgerRow] = []  # what is being appended again
         self._ahead = 0  # the sequence that a durable gone astray stands at
         self._moved = asyncio.Event()  # an answer came, or the tail was read
         self._finished: set[int] = set()  # former epochs that this connection has seen the end of
@@ -111,7 +111,7 @@ class Lane:
         """Return the last seq of this epoch that is in OUT, and how far the hub has confirmed it."""
         return (self.appender.appended, self.appender.watermark) if self._entered.runs else (0, 0)
 
-    def on_ask(self, ask: Ask) -> None:
+    def on_ask(self, ask: ResendAsk) -> None:
         """Learn what the hub asks for again."""
         self._claim(ask.epoch, max((hi for _, hi in ask.ranges), default=0))
         self.holes.ask(ask)
@@ -122,7 +122,7 @@ class Lane:
 
     def on_watermark(self, epoch: int, claim: Claim) -> None:
         """Learn how far the hub holds everything of an epoch; judged and recorded by and by."""
-        if self.adoption.heard(epoch, Held(claim.seq, claim.hash, claim.fork == OVER)):
+        if self.adoption.heard(epoch, HeldLane(claim.seq, claim.hash, claim.fork == OVER)):
             self._wake.set()
         if self._ledger.lane(self.name, epoch) is None:
             return
@@ -220,13 +220,13 @@ class Lane:
         if self._entered.is_over:
             self._finished.add(self.appender.epoch)
             self._enter(self._ledger.lanes[self.name])
-        if self.appender.state is State.SEEKING:
+        if self.appender.state is AppenderState.SEEKING:
             await self._seek(out)
         await self._fill(out, appends)
         self._moved.set()
-        if self.appender.state is State.SEEKING or self._entered.is_over:
+        if self.appender.state is AppenderState.SEEKING or self._entered.is_over:
             return
-        if self.last_error and self.appender.state is State.RUNNING:
+        if self.last_error and self.appender.state is AppenderState.RUNNING:
             log.info("lane_runs_again", lane=self.name, after=self.last_error)
             self.last_error = ""
         due_s = self.appender.answer_due_s()
@@ -276,7 +276,7 @@ class Lane:
             return  # the hub has passed more meanwhile: looked at again
         appender.sought(tail, start, sizes)
         self._rows.clear()
-        if appender.state is State.RUNNING:
+        if appender.state is AppenderState.RUNNING:
             self.holes.look()
             log.info(
                 "lane_goes_on", lane=self.name, epoch=appender.epoch,
@@ -305,9 +305,9 @@ class Lane:
     async def _fill(self, out: OutStream, appends: Appends) -> None:
         """Send until the window is full or there is nothing to send."""
         while (turn := self.appender.turn(asked=self.resends.ready)) is not None:
-            if turn is Turn.NEW:
+            if turn is AppendTurn.NEW:
                 await self._send_new(out, appends)
-            elif turn is Turn.AGAIN:
+            elif turn is AppendTurn.AGAIN:
                 await self._send_again(appends)
             else:
                 await self._begin_run(out)
@@ -318,7 +318,7 @@ class Lane:
         appender, seq = self.appender, self.appender.next_seq
         last_seq = appender.last_seq  # before the read: what is committed during it is no hole
         row = await self._rows.first(self._entered.state, seq)
-        if appender.turn(asked=False) is not Turn.NEW or appender.next_seq != seq:
+        if appender.turn(asked=False) is not AppendTurn.NEW or appender.next_seq != seq:
             return  # an answer or a watermark came in while we read
         if gone := await self._rows.pass_over(self._entered.state, seq, row, last_seq):
             await self._pass_over(out, gone)
@@ -345,7 +345,7 @@ class Lane:
         rows, upto = await self._rows.again(out, work)
         if rows:
             await self._entered.set_step(appender.steps.created, appender.run_step(len(rows)))
-        if appender.turn(asked=self.resends.ready) is not Turn.RUN:
+        if appender.turn(asked=self.resends.ready) is not AppendTurn.RUN:
             return  # the connection went: the run is looked at again
         if self.resends.next_run() != work:
             return  # another request came
@@ -362,7 +362,7 @@ class Lane:
     async def _pass_over(self, out: OutStream, seq: int) -> None:
         """Go on after seqs that will never be sent."""
         self._rows.clear()
-        if self.appender.state is not State.RUNNING:
+        if self.appender.state is not AppenderState.RUNNING:
             return  # looked at again, from where the stream ends
         short = self.appender.pass_over(seq)
         if short:

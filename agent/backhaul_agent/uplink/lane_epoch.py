@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from backhaul_agent.ledger.rows import LaneStep
-from backhaul_agent.uplink.appender import Appender, State
+from backhaul_agent.uplink.appender import Appender, AppenderState
 
 if TYPE_CHECKING:
     from collections.abc import Container
 
     from backhaul_agent.commit.writer import Writer
-    from backhaul_agent.ledger.lanes import Lane
+    from backhaul_agent.ledger.lanes import CommittedLane
     from backhaul_agent.ledger.ledger import Ledger
-    from backhaul_agent.ledger.sequence_offsets import Step
+    from backhaul_agent.ledger.sequence_offsets import OffsetStep
     from backhaul_agent.uplink.appender import Limits
 
 USED_AHEAD = 1024  # how many seqs are recorded as sent at a time
@@ -25,7 +25,7 @@ class LaneEpoch:
 
     def __init__(self, name: str, ledger: Ledger, writer: Writer, limits: Limits) -> None:
         self._name = name
-        self.noted: Step | None = None  # the step that was recorded last
+        self.noted: OffsetStep | None = None  # the step that was recorded last
         self._used_noted = 0
         self._ledger = ledger
         self._writer = writer
@@ -34,7 +34,7 @@ class LaneEpoch:
         self.appender = self._appender_of(self._entered)
 
     @property
-    def state(self) -> Lane:
+    def state(self) -> CommittedLane:
         """Return the row of the ledger for the lane in the epoch that is being appended."""
         self._entered = self._ledger.lane(self._name, self.appender.epoch) or self._entered
         return self._entered
@@ -47,7 +47,7 @@ class LaneEpoch:
     @property
     def runs(self) -> bool:
         """Whether the current epoch is being appended."""
-        return self.appender.state is State.RUNNING and self.is_current
+        return self.appender.state is AppenderState.RUNNING and self.is_current
 
     @property
     def is_over(self) -> bool:
@@ -56,7 +56,7 @@ class LaneEpoch:
         if self.is_current:
             return False
         at_end = appender.done and appender.appended >= self.state.last_seq
-        return (at_end and appender.made_whole) or appender.state is State.BEHIND
+        return (at_end and appender.made_whole) or appender.state is AppenderState.BEHIND
 
     def on_commit(self) -> None:
         """Learn that the ledger has grown, that more of it may leave, or that an epoch is over."""
@@ -83,12 +83,12 @@ class LaneEpoch:
             "waits_for_hub": appender.stalled_by_hub,
         }
 
-    def chain(self) -> list[Lane]:
+    def chain(self) -> list[CommittedLane]:
         """Return the lane in every epoch that the ledger has, the oldest first."""
         closed = (lane for (name, _), lane in self._ledger.closed.items() if name == self._name)
         return [*sorted(closed, key=lambda lane: lane.id), self._ledger.lanes[self._name]]
 
-    def enter(self, state: Lane) -> None:
+    def enter(self, state: CommittedLane) -> None:
         """Go on with another epoch; its place in the stream is to be found."""
         before, self._entered = self.appender, state
         self.appender = self._appender_of(state)
@@ -101,7 +101,7 @@ class LaneEpoch:
 
         ``disputed``: epochs that are being compared with what the hub has; not sent again meanwhile.
         """
-        if self.appender.state is not State.RUNNING:
+        if self.appender.state is not AppenderState.RUNNING:
             return None
         if epoch == self.appender.epoch:
             return self.appender.position
@@ -111,7 +111,7 @@ class LaneEpoch:
         later = epoch in epochs and epochs.index(epoch) > epochs.index(self.state.epoch)
         return 0 if later else SEQ_MAX
 
-    async def set_step(self, created: str, step: Step, *, fresh: bool = False) -> None:
+    async def set_step(self, created: str, step: OffsetStep, *, fresh: bool = False) -> None:
         """Have a step recorded, durably, unless it says nothing new."""
         known, epoch = self.state.steps, self.appender.epoch
         if fresh:
@@ -142,7 +142,7 @@ class LaneEpoch:
         """Have it recorded that seqs up to ``seq``, and more, may be sent; returns when it is durable."""
         await self._writer.set_used(self._name, seq + USED_AHEAD)
 
-    def _appender_of(self, state: Lane) -> Appender:
+    def _appender_of(self, state: CommittedLane) -> Appender:
         appender = Appender(
             state.epoch,
             self._limits,

@@ -16,9 +16,9 @@ from backhaul_codec.wire.placed import check_placed
 
 if TYPE_CHECKING:
     from backhaul_agent.commit.writer import Writer
-    from backhaul_agent.ledger.lanes import Lane
+    from backhaul_agent.ledger.lanes import CommittedLane
     from backhaul_agent.ledger.ledger import Ledger
-    from backhaul_agent.ledger.rows import Row
+    from backhaul_agent.ledger.rows import LedgerRow
     from backhaul_agent.uplink.out_stream import OutStream
     from backhaul_agent.uplink.resend import Work
     from backhaul_runtime.clock import Clock
@@ -36,13 +36,13 @@ class LaneRows:
         self._ledger = ledger
         self._writer = writer
         self._clock = clock
-        self._ahead: deque[Row] = deque()
+        self._ahead: deque[LedgerRow] = deque()
 
     def clear(self) -> None:
         """Forget the rows that were read ahead."""
         self._ahead.clear()
 
-    async def first(self, lane: Lane, seq: int) -> Row | None:
+    async def first(self, lane: CommittedLane, seq: int) -> LedgerRow | None:
         """Return the first row of an epoch from ``seq`` on; rows read ahead are kept in memory."""
         while self._ahead and self._ahead[0].seq < seq:
             self._ahead.popleft()
@@ -52,7 +52,9 @@ class LaneRows:
             self._ahead = deque(row for row in rows if row.seq <= lane.ready_seq)
         return self._ahead[0] if self._ahead else None
 
-    async def pass_over(self, lane: Lane, seq: int, row: Row | None, last_seq: int) -> int:
+    async def pass_over(
+        self, lane: CommittedLane, seq: int, row: LedgerRow | None, last_seq: int
+    ) -> int:
         """Return up to where seqs are passed over that never come, durably explained; 0: send ``row``.
 
         ``row``: the first one from ``seq`` on, None where there is none up to ``last_seq``.
@@ -64,9 +66,9 @@ class LaneRows:
             return seq
         return 0
 
-    async def again(self, out: OutStream, work: Work) -> tuple[list[Row], int]:
+    async def again(self, out: OutStream, work: Work) -> tuple[list[LedgerRow], int]:
         """Return the rows of a run that are there, within its size, and the last seq they speak for."""
-        rows: list[Row] = []
+        rows: list[LedgerRow] = []
         size = 0
         if work.stream_seq:
             found = await out.rows(work)
@@ -85,7 +87,7 @@ class LaneRows:
             rows.append(row)
         return rows, work.hi
 
-    def _flaw(self, row: Row, epoch: int) -> str:
+    def _flaw(self, row: LedgerRow, epoch: int) -> str:
         """Return the flaw of a row read back, empty where it has none: bits rot, disks lie."""
         try:
             place = parse_leaf(row.subject)
@@ -98,7 +100,7 @@ class LaneRows:
             return f"it is stamped epoch {header.epoch} seq {header.seq}"
         return ""
 
-    async def _explain_hole(self, lane: Lane, lo: int, hi: int) -> int:
+    async def _explain_hole(self, lane: CommittedLane, lo: int, hi: int) -> int:
         """Give those seqs that are not there, and that nobody explained yet, a receipt.
 
         Returns up to where that went.
@@ -121,6 +123,6 @@ class LaneRows:
         await self._writer.set_aside(rows, [note])
 
 
-def size_of(row: Row) -> int:
+def size_of(row: LedgerRow) -> int:
     """Return about how many bytes a row takes in a stream."""
     return len(row.body) + len(row.subject) + ROW_BYTES

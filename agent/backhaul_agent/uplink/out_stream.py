@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from backhaul_agent.errors import JetStreamError
-from backhaul_agent.ledger.rows import Row
+from backhaul_agent.ledger.rows import LedgerRow
 from backhaul_agent.uplink.appender import Tail
 from backhaul_agent.uplink.resend import Work
 from backhaul_codec import CodecError, peek
@@ -27,7 +27,7 @@ STRIDE = 512
 WALK_BACK = 64  # how many foreign messages at a stream's end are passed over to find our last
 
 
-class Position(NamedTuple):
+class OutPosition(NamedTuple):
     """A message's word on the lane's position: the last new seq of an epoch."""
 
     epoch: int
@@ -88,13 +88,13 @@ class OutStream:
             raise
         return int(info.get("ack_floor", {}).get("stream_seq", 0))
 
-    async def rows(self, work: Work) -> list[Row]:
+    async def rows(self, work: Work) -> list[LedgerRow]:
         """Return the messages of ``work`` that stand where they were found."""
         rows = []
         for index in range(work.hi - work.lo + 1):
             message = await self._jetstream.message(self._stream, seq=work.stream_seq + index)
             if message is not None and _identity(message) == (work.epoch, work.lo + index):
-                rows.append(Row(work.lo + index, message.subject, message.data))
+                rows.append(LedgerRow(work.lo + index, message.subject, message.data))
         return rows
 
     async def find(self, epoch: int, missing: Iterable[tuple[int, int]]) -> list[Work]:
@@ -171,7 +171,7 @@ class OutStream:
         ]
         return -max(ends, default=(0, 0))[1]
 
-    async def _look(self, stream_seq: int) -> tuple[Position | None, bool]:
+    async def _look(self, stream_seq: int) -> tuple[OutPosition | None, bool]:
         """Return a message's place, and whether it stands there because it was appended again."""
         message = await self._jetstream.message(self._stream, seq=stream_seq)
         if message is None:
@@ -189,16 +189,16 @@ def _common(ranges: RangeSet, low: int, high: int) -> list[tuple[int, int]]:
     return [(max(lo, low), min(hi, high)) for lo, hi in ranges if lo <= high and hi >= low]
 
 
-def _identity(message: Stored) -> Position | None:
+def _identity(message: Stored) -> OutPosition | None:
     """Return a message's own epoch and seq, or None where it has none."""
     try:
         header = peek(message.data)
     except CodecError:
         return None
-    return Position(header.epoch, header.seq) if header.epoch and header.seq else None
+    return OutPosition(header.epoch, header.seq) if header.epoch and header.seq else None
 
 
-def position_of(message: Stored) -> Position | None:
+def position_of(message: Stored) -> OutPosition | None:
     """Return a message's word on the position, or None where it is none of an agent's."""
     own = _identity(message)
     if own is None:
@@ -206,7 +206,7 @@ def position_of(message: Stored) -> Position | None:
     told = headers_of(message.headers)
     seq, epoch = told.get(NEXT_HEADER, ""), told.get(EPOCH_HEADER, "")
     if seq.isdecimal() and epoch.isdecimal():
-        return Position(int(epoch), int(seq))
+        return OutPosition(int(epoch), int(seq))
     return own
 
 

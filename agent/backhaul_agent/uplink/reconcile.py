@@ -29,7 +29,7 @@ from backhaul_codec.wire.envelope import NO_LINK
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from backhaul_agent.ledger.lanes import Lane
+    from backhaul_agent.ledger.lanes import CommittedLane
     from backhaul_agent.ledger.rows import OwnRow
 
 ASK_ROWS = 512
@@ -67,13 +67,13 @@ class Spare(NamedTuple):
     rows: Mapping[int, OwnRow] = MappingProxyType({})
 
 
-def question_of(lane: Lane, rows: Sequence[OwnRow]) -> HashQuestion:
+def question_of(lane: CommittedLane, rows: Sequence[OwnRow]) -> HashQuestion:
     """Return the question about messages of a lane."""
     return HashQuestion(lane.name, lane.epoch, rows[0].seq, rows[-1].seq)
 
 
 def judge(
-    lane: Lane,
+    lane: CommittedLane,
     rows: Sequence[OwnRow],
     lo: int,
     hashes: Sequence[str | None],

@@ -33,7 +33,7 @@ FAST_S = 2.0
 Seq = Annotated[int, Meta(ge=1, lt=1 << 62)]
 
 
-class Ask(msgspec.Struct, frozen=True):
+class ResendAsk(msgspec.Struct, frozen=True):
     """The hub's request for seqs of one lane in one epoch; inclusive ranges.
 
     ``machine``: which machine may say of what its ledger does not know that it is lost; "": none may, as
@@ -46,10 +46,10 @@ class Ask(msgspec.Struct, frozen=True):
     machine: str | None = None
 
 
-_read = Reader(Ask).read
+_read = Reader(ResendAsk).read
 
 
-def read_ask(data: bytes) -> Ask:
+def read_ask(data: bytes) -> ResendAsk:
     """Return the request that a message holds.
 
     Raises:
@@ -166,7 +166,7 @@ class Resends:
         self._flying.clear()
         self._flying_bytes = 0
 
-    def not_flying(self, ask: Ask) -> list[tuple[int, int]]:
+    def not_flying(self, ask: ResendAsk) -> list[tuple[int, int]]:
         """Return the ranges of a request without those still on their way to the hub."""
         flying = RangeSet(
             (run.work.lo, run.work.hi) for run in self._flying if run.work.epoch == ask.epoch

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from backhaul_agent.commit.writer import Writer
-    from backhaul_agent.ledger.lanes import Lane as LaneState
+    from backhaul_agent.ledger.lanes import CommittedLane as LaneState
     from backhaul_agent.ledger.ledger import Ledger
     from backhaul_agent.uplink.out_stream import OutStream
-    from backhaul_agent.uplink.resend import Ask, Resends
+    from backhaul_agent.uplink.resend import ResendAsk, Resends
     from backhaul_runtime.clock import Clock
 
 FLOW_S = 0.25  # between looks at how much the hub has taken, while a run waits for that
@@ -98,11 +98,11 @@ class Holes:
         self._resends = resends
         self._turn_of = turn_of
         self._wake_lane = wake
-        self._ask: Ask | None = None
+        self._ask: ResendAsk | None = None
         self._id: int | str | None = None
         self._asked = asyncio.Event()
 
-    def ask(self, ask: Ask) -> None:
+    def ask(self, ask: ResendAsk) -> None:
         """Take in a request; one that was seen changes nothing, a newer one replaces it."""
         if ask.id == self._id:
             return
@@ -134,7 +134,7 @@ class Holes:
         """Look again, because the lane runs again or has begun a run."""
         self._asked.set()
 
-    async def _answer(self, out: OutStream, ask: Ask) -> None:
+    async def _answer(self, out: OutStream, ask: ResendAsk) -> None:
         """Find the requested messages: in the ledger, else in OUT; the rest gets receipts."""
         turn = self._turn_of(ask.epoch)
         if turn is None:
@@ -163,7 +163,7 @@ class Holes:
                      messages=sum(work.hi - work.lo + 1 for work in works))  # fmt: skip
         self._wake_lane()
 
-    async def _explain(self, ask: Ask, gone: list[tuple[int, int]]) -> None:
+    async def _explain(self, ask: ResendAsk, gone: list[tuple[int, int]]) -> None:
         """Write receipts for messages that are nowhere; not for those that another machine may have."""
         epoch, alone = ask.epoch, ask.machine in (None, self._machine)
         lane = self._ledger.lane(self._lane, epoch)

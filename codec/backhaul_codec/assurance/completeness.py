@@ -20,7 +20,7 @@ from backhaul_codec.ranges import RangeSet
 
 HOUR_NS = 3_600_000_000_000
 
-State = Literal["complete", "explained", "waiting", "imported"]
+HourState = Literal["complete", "explained", "waiting", "imported"]
 
 NO_MARK_AFTER = "the vehicle has not spoken since this hour"
 IMPORT_UNFINISHED = "an import of this hour was not finished: run the same import again"
@@ -113,7 +113,7 @@ class HourReport:
     """
 
     hour_ns: int
-    state: State
+    state: HourState
     epochs: tuple[int, ...]
     missing: tuple[Missing, ...] = ()
     explained: tuple[Reasoned, ...] = ()
@@ -326,7 +326,9 @@ def _hour_report(
                 above = max(low, record.highest + 1)
                 explained.append(Reasoned(*id_, above, 0, LEDGER_GONE))
     open_ended = any(span.end_ns is None for span in spans) or not spans
-    state: State = "waiting" if missing or open_ended else "explained" if explained else "complete"
+    state: HourState = (
+        "waiting" if missing or open_ended else "explained" if explained else "complete"
+    )
     return HourReport(
         hour_ns,
         state,

@@ -81,7 +81,7 @@ class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     proof: Annotated[str, Meta(max_length=128)]
 
 
-class Refused(msgspec.Struct, frozen=True, tag="refused", kw_only=True):
+class EnrolmentRefused(msgspec.Struct, frozen=True, tag="refused", kw_only=True):
     """Why not, for programs and for people."""
 
     code: Code
@@ -102,7 +102,7 @@ class Enrolled(msgspec.Struct, frozen=True, tag="enrolled", kw_only=True):
         return "Enrolled()"
 
 
-Answer: TypeAlias = Enrolled | Refused
+Answer: TypeAlias = Enrolled | EnrolmentRefused
 _read_answer: Reader[Answer] = Reader(Answer)  # type: ignore[arg-type] # a union is a type to msgspec
 
 
@@ -175,15 +175,15 @@ def read_request(subject: str, body: bytes) -> Request:
     return request
 
 
-def write_answer(answer: Identity | Refused) -> bytes:
+def write_answer(answer: Identity | EnrolmentRefused) -> bytes:
     """Return an answer. Raises: IdentityError: the document could not be read."""
-    if isinstance(answer, Refused):
+    if isinstance(answer, EnrolmentRefused):
         return msgspec.json.encode(answer)
     assert not answer.seed, "a key that the hub knows is not the vehicle's own"
     return msgspec.json.encode(Enrolled(identity=encode_identity(answer)))
 
 
-def read_answer(body: bytes, device: str) -> Identity | Refused:
+def read_answer(body: bytes, device: str) -> Identity | EnrolmentRefused:
     """Read the answer to a device's request.
 
     Raises:
@@ -193,7 +193,7 @@ def read_answer(body: bytes, device: str) -> Identity | Refused:
         raise EnrolmentError(f"an answer of {len(body)} bytes, it has {ANSWER_BYTES_MAX} at most")
     try:
         answer = _read_answer.read(body)
-        if isinstance(answer, Refused):
+        if isinstance(answer, EnrolmentRefused):
             return answer
         identity = decode_identity(answer.identity)
     except (JsonError, IdentityError) as error:

@@ -40,7 +40,7 @@ class IdentityError(ValueError):
         self.problem = problem
 
 
-class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class LinkCapacity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The capacity of the vehicle's link at its worst, and when it is up (docs/link.md)."""
 
     mode: LinkMode = "always"
@@ -64,7 +64,7 @@ class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     seed: str = ""
     down_stream: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{0,64}\Z")] = ""
     nodes: Annotated[tuple[str, ...], Meta(max_length=NODES_MAX)] = ()
-    link: Link = Link()
+    link: LinkCapacity = LinkCapacity()
 
     def __repr__(self) -> str:
         return f"Identity({self.device!r})"

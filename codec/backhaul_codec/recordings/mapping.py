@@ -54,7 +54,7 @@ class TimeColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     dates: bool = True
 
 
-class Series(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class MappedSeries(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """[[series]]: one column of a wide recording. ``dtype`` is for CSV, where all is text."""
 
     column: Text
@@ -107,17 +107,17 @@ class Mapping(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defa
     """The whole file: a time, and either ``series`` or ``long``."""
 
     time: TimeColumn
-    series: list[Series] = []
+    series: list[MappedSeries] = []
     long: Long | None = None
     filter: list[Filter] = []
     device: DeviceOf | None = None
 
-    def readings(self) -> list[Series]:
+    def readings(self) -> list[MappedSeries]:
         """Return every column that holds values; the long form is one column with templates."""
         if self.long is None:
             return self.series
         long = self.long
-        return [Series(long.value, long.node, long.type, long.key, long.dtype)]
+        return [MappedSeries(long.value, long.node, long.type, long.key, long.dtype)]
 
     def columns(self) -> list[str]:
         """Return the names of all columns needed, each once."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from backhaul_codec import Point, Value
 from backhaul_codec.errors import MappingError
-from backhaul_codec.recordings.mapping import Mapping, Series, Template
+from backhaul_codec.recordings.mapping import MappedSeries, Mapping, Template
 from backhaul_codec.recordings.times import row_time
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
-class Row(NamedTuple):
+class PointsRow(NamedTuple):
     """The points of one row; ``time_ns`` None: it has no valid time, and its points' times say nothing.
 
     ``number`` counts from 0 after any header line.
@@ -81,7 +81,7 @@ class RowMapper:
             if all(str(column[index]) in only for column, only in filters):
                 yield index
 
-    def rows(self, chunk: Chunk, from_row: int = 0) -> Iterator[Row]:
+    def rows(self, chunk: Chunk, from_row: int = 0) -> Iterator[PointsRow]:
         """Yield every row from one on that is not filtered out, in order."""
         times = chunk.columns[self._mapping.time.column]
         tally = self.tally
@@ -114,9 +114,9 @@ class RowMapper:
                     )
                 )
             tally.points += len(points)
-            yield Row(time, points, chunk.first_row + index)
+            yield PointsRow(time, points, chunk.first_row + index)
 
-    def _value(self, raw: Any, reading: Series) -> Value | None:
+    def _value(self, raw: Any, reading: MappedSeries) -> Value | None:
         """Return a cell as a value, None where it does not fit the mapping's dtype."""
         if self._text_only and reading.dtype != "text":
             return _number(raw, reading.dtype)

@@ -80,7 +80,7 @@ class Head:
         return hash((self.tombstone, self.rank()))
 
 
-class Change(Enum):
+class ValueChange(Enum):
     """The fate of a point's value."""
 
     NEW = "new"  # the first of its series
@@ -93,7 +93,7 @@ class Merged(NamedTuple):
     """The effect of a point. `before` is the head that it met, None if there was none."""
 
     head: Head
-    change: Change
+    change: ValueChange
     before: Head | None
 
     @property
@@ -115,13 +115,13 @@ def merge(head: Head | None, point: Point) -> Merged:
     """Take a point into a head. The point is one that was encoded or decoded, so its value is one."""
     mine = Head.of(point)
     if head is None:
-        return Merged(mine, Change.NEW, None)
+        return Merged(mine, ValueChange.NEW, None)
     merged = join(head, mine)
     order = _compare(mine, head)
     if order < 0:
-        return Merged(merged, Change.LOST, head)
+        return Merged(merged, ValueChange.LOST, head)
     won = order > 0 or merged is not head
-    return Merged(merged, Change.WON if won else Change.REPEAT, head)
+    return Merged(merged, ValueChange.WON if won else ValueChange.REPEAT, head)
 
 
 def tombstone_for(current: int, *, deleted: bool) -> int:

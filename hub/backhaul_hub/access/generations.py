@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from backhaul_hub.access.account_names import AccountName
 from backhaul_hub.access.revocations import FOR_A_WHILE_S
-from backhaul_hub.db.change import Change
+from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.store import Registry
 from backhaul_hub.nats.jwt import content_digest, generation_of
 
@@ -63,7 +63,9 @@ async def generations(registry: Registry) -> dict[AccountName, Generation]:
     return {account: Generation(number, digest) for account, number, digest in rows}
 
 
-def taken_over(own: Mapping[AccountName, Generation], *others: Mapping[AccountName, int]) -> Change:
+def taken_over(
+    own: Mapping[AccountName, Generation], *others: Mapping[AccountName, int]
+) -> RowChange:
     """Return the statement by which hub.db is no older than any of these: it was put back.
 
     ``own``: what it knows itself.
@@ -76,7 +78,7 @@ def taken_over(own: Mapping[AccountName, Generation], *others: Mapping[AccountNa
     return put_generations(newest)
 
 
-def put_generations(known: Mapping[AccountName, Generation]) -> Change:
+def put_generations(known: Mapping[AccountName, Generation]) -> RowChange:
     """Return the statement that stores generations."""
     rows = [(account, *each) for account, each in known.items()]
-    return Change("INSERT OR REPLACE INTO account_generation VALUES (?, ?, ?)", rows)
+    return RowChange("INSERT OR REPLACE INTO account_generation VALUES (?, ?, ?)", rows)

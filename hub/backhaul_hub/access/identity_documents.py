@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from backhaul_codec.protocol.identity import (
     Identity,
     IdentityError,
-    Link,
+    LinkCapacity,
     decode_identity,
     encode_identity,
 )
@@ -56,7 +56,7 @@ class Documents:
         """Return the certificates that this hub is known by; empty: those of the system."""
         return ca_text(self._directory)
 
-    def make(self, device: Device, link: Link, *, now_s: int, seed: str = "") -> Identity:
+    def make(self, device: Device, link: LinkCapacity, *, now_s: int, seed: str = "") -> Identity:
         """Return the document of a device.
 
         Args:

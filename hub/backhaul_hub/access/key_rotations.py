@@ -18,7 +18,7 @@ from typing import Literal, TypeAlias
 from backhaul_codec.protocol.proof import is_user_key
 from backhaul_codec.protocol.rotation import Wish, proves
 from backhaul_codec.protocol.words import KeyWord
-from backhaul_hub.db.change import Change
+from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.store import Registry
 
 State: TypeAlias = Literal["asked", "signed", "written", "done", "failed"]
@@ -104,18 +104,18 @@ def logged_in(rotation: Rotation | None, public_key: str, now_ns: int) -> Rotati
     return replace(rotation, state="done", changed_ns=now_ns, why="")
 
 
-def begin(rotation: Rotation) -> Change:
+def begin(rotation: Rotation) -> RowChange:
     """Return the statement that stores a new rotation, in the place of the device's last."""
     marks = ", ".join("?" for _ in fields(Rotation))
-    return Change(f"INSERT OR REPLACE INTO rotation VALUES ({marks})", [astuple(rotation)])  # noqa: S608
+    return RowChange(f"INSERT OR REPLACE INTO rotation VALUES ({marks})", [astuple(rotation)])  # noqa: S608
 
 
-def put(rotation: Rotation) -> Change:
+def put(rotation: Rotation) -> RowChange:
     """Return the statement that stores where a rotation stands.
 
     Nothing where a newer one began, nor where this one is done: what was heard before comes later.
     """
-    return Change(
+    return RowChange(
         "UPDATE rotation SET state = ?, public_key = ?, changed_ns = ?, why = ?, said = ? "
         "WHERE device = ? AND id = ? AND state <> 'done'",
         [
@@ -132,17 +132,17 @@ def put(rotation: Rotation) -> Change:
     )
 
 
-def put_said(rotation: Rotation) -> Change:
+def put_said(rotation: Rotation) -> RowChange:
     """Return the statement that stores the hub's part of a rotation, and leaves the vehicle's alone."""
-    return Change(
+    return RowChange(
         "UPDATE rotation SET said = ? WHERE device = ? AND id = ?",
         [(rotation.said, rotation.device, rotation.id)],
     )
 
 
-def drop(device: str) -> Change:
+def drop(device: str) -> RowChange:
     """Return the statement that forgets a device's rotation."""
-    return Change("DELETE FROM rotation WHERE device = ?", [(device,)])
+    return RowChange("DELETE FROM rotation WHERE device = ?", [(device,)])
 
 
 async def rotations(registry: Registry) -> dict[str, Rotation]:

@@ -58,7 +58,7 @@ _NS_PER_S = 1_000_000_000
 _NOBODY: Mapping[AccountName, Collection[str]] = {}
 
 
-class Settled(NamedTuple):
+class PushedAccounts(NamedTuple):
     """The accounts that servers should have."""
 
     jwts: dict[AccountName, str]
@@ -178,7 +178,7 @@ class AccountKeeper:
             now_s, also_revoked, {name: at.number for name, at in known.items()}
         )
 
-    async def settle(self, there: Mapping[AccountName, Sequence[str]]) -> Settled:
+    async def settle(self, there: Mapping[AccountName, Sequence[str]]) -> PushedAccounts:
         """Return the accounts' JWTs in place of the present ones; hub.db records them.
 
         `there`: what each server has of each account; "" where it has none.
@@ -192,7 +192,7 @@ class AccountKeeper:
         numbers = {name: at.number for name, at in known.items()}
         wanted = await self._built(now_s, _NOBODY, numbers)
         if older := self._older(known, held, wanted):
-            return Settled(await self._further_revoked(there, now_s), older)
+            return PushedAccounts(await self._further_revoked(there, now_s), older)
         if await self._learn(there):
             wanted = await self._built(now_s, _NOBODY, numbers)
         new: dict[AccountName, Generation] = {}
@@ -207,7 +207,7 @@ class AccountKeeper:
             await self._registry.write([put_generations(new)])
             numbers = {name: at.number for name, at in new.items()}
             wanted = await self._built(now_s, _NOBODY, numbers)
-        return Settled(wanted)
+        return PushedAccounts(wanted)
 
     async def _rows(self) -> list[Revocation]:
         return await revocations(self._registry)

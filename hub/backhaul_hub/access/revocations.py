@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import astuple, dataclass
 
 from backhaul_hub.access.account_names import AccountName
-from backhaul_hub.db.change import Change
+from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.store import Registry
 
 UNKNOWN_KEY = "?"
@@ -33,9 +33,11 @@ class Revocation:
     """When its JWT expires by itself, since the Unix epoch; 0: never."""
 
 
-def revoke(revocation: Revocation) -> Change:
+def revoke(revocation: Revocation) -> RowChange:
     """Return the statement that revokes a key; a second time changes nothing."""
-    return Change("INSERT OR IGNORE INTO revocation VALUES (?, ?, ?, ?, ?)", [astuple(revocation)])
+    return RowChange(
+        "INSERT OR IGNORE INTO revocation VALUES (?, ?, ?, ?, ?)", [astuple(revocation)]
+    )
 
 
 async def revocations(registry: Registry) -> list[Revocation]:

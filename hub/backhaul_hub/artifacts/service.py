@@ -25,10 +25,10 @@ from backhaul_codec.protocol import blobs
 from backhaul_hub.access.rules import BLOB_QUESTIONS, blob_answer_subject
 from backhaul_hub.artifacts.object_store import Chunks, Objects
 from backhaul_hub.artifacts.uploads import Upload, UploadError, Uploads
-from backhaul_hub.config import Artifacts as Limits
+from backhaul_hub.config import ArtifactsSection as Limits
 from backhaul_hub.errors import HubError
 from backhaul_hub.nats.forged import is_forged
-from backhaul_hub.nats.rate_limit import PENDING_MAX, Allowance, Pace
+from backhaul_hub.nats.rate_limit import PENDING_MAX, Allowance, AnswerPace
 from backhaul_runtime.clock import Clock
 
 # Of one device: twice what an agent ever has under way, for what it asks again after a cut.
@@ -52,7 +52,7 @@ class _Desk:
     working: bool = False
     reading: Chunks | None = None
     writing: Upload | None = None
-    pace: Pace = field(default_factory=lambda: Pace(ANSWERS_S_MAX))
+    pace: AnswerPace = field(default_factory=lambda: AnswerPace(ANSWERS_S_MAX))
 
 
 class BlobService:

@@ -16,7 +16,7 @@ import structlog
 
 from backhaul_codec.protocol import blobs
 from backhaul_hub.artifacts.object_store import Artifact, Objects, file_digest
-from backhaul_hub.config import Artifacts as Limits
+from backhaul_hub.config import ArtifactsSection as Limits
 from backhaul_hub.errors import ArtifactError, HubError
 from backhaul_hub.private_files import private_directory
 from backhaul_runtime.clock import Clock

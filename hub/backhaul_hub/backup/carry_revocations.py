@@ -21,7 +21,7 @@ from backhaul_hub.access.key_rotations import Rotation, drop, rotations
 from backhaul_hub.access.keys import HubKeys
 from backhaul_hub.access.push import jwts_there, revoked_for_ever
 from backhaul_hub.access.revocations import Revocation, revocations, revoke
-from backhaul_hub.db.change import Change
+from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.devices import read_devices
 from backhaul_hub.db.store import Registry
 from backhaul_hub.device import Device
@@ -102,7 +102,7 @@ async def carry_over(
     """
     before = await _read(former)
 
-    async def decide() -> tuple[Sequence[Change], CarriedOver]:
+    async def decide() -> tuple[Sequence[RowChange], CarriedOver]:
         told = _told(before.revocations, revoked, now_ns)
         changes, carried = await _decide(registry, told, before, now_ns)
         own = await generations(registry)
@@ -148,7 +148,7 @@ def _told(rows: Iterable[Revocation], revoked: Revoked, now_ns: int) -> dict[str
 
 async def _decide(
     registry: Registry, told: dict[str, Revocation], former: _Former, now_ns: int
-) -> tuple[list[Change], CarriedOver]:
+) -> tuple[list[RowChange], CarriedOver]:
     known = {each.public_key for each in await revocations(registry)}
     new = {key: each for key, each in told.items() if key not in known}
     void = known | new.keys()
@@ -185,5 +185,5 @@ def _successor(device: Device, former: Device | None, rotation: Rotation | None)
     return rotation.public_key if rotation is not None else ""
 
 
-def _rotated(device: str, public_key: str) -> Change:
-    return Change("UPDATE device SET public_key = ? WHERE id = ?", [(public_key, device)])
+def _rotated(device: str, public_key: str) -> RowChange:
+    return RowChange("UPDATE device SET public_key = ? WHERE id = ?", [(public_key, device)])

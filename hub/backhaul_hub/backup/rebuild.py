@@ -15,7 +15,7 @@ from backhaul_hub.access.account_names import AccountName
 from backhaul_hub.access.generations import generations, taken_over
 from backhaul_hub.access.revocations import UNKNOWN_KEY, Revocation, revocations, revoke
 from backhaul_hub.backup.traces import Trace, Traces
-from backhaul_hub.db.change import Change
+from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.devices import enrolled, read_devices
 from backhaul_hub.db.store import Registry
 from backhaul_hub.device import Device
@@ -35,7 +35,7 @@ LOST_PEOPLE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class RebuiltDevice:
     """The result for one device."""
 
     device: str
@@ -51,7 +51,7 @@ class Row:
 class Rebuilt(NamedTuple):
     """The contents of a rebuilt hub.db."""
 
-    devices: tuple[Row, ...]
+    devices: tuple[RebuiltDevice, ...]
     people: tuple[str, ...]
     """Those that it did not know."""
     revoked: int
@@ -79,12 +79,12 @@ async def rebuild(
         RegistryError: hub.db refused; nothing is changed.
     """
 
-    async def decide() -> tuple[Sequence[Change], Rebuilt]:
+    async def decide() -> tuple[Sequence[RowChange], Rebuilt]:
         known = await read_devices(registry)
         revoked = {row.public_key: row for row in await revocations(registry)}
         told = _told(found, now_ns)
         new = [row for key, row in told.items() if key not in revoked]
-        changes: list[Change] = [revoke(row) for row in new]
+        changes: list[RowChange] = [revoke(row) for row in new]
         void = revoked.keys() | told.keys()
         rows = []
         for id_, trace in sorted(found.devices.items()):
@@ -95,7 +95,7 @@ async def rebuild(
             if device.revoked_ns or device.public_key in void:
                 state = "revoked"
             places = tuple(sorted(trace.places))
-            rows.append(Row(id_, state, device.nodes, trace.messages, places))
+            rows.append(RebuiltDevice(id_, state, device.nodes, trace.messages, places))
         people = await known_people(registry)
         back = [
             Known(person, key, now_ns)

@@ -19,7 +19,7 @@ from backhaul_codec.subjects import encode_token
 from backhaul_hub.broadcast.points import WAITING_MAX, Told
 from backhaul_hub.commands.command import Command
 from backhaul_hub.continuity.examine import Examined
-from backhaul_hub.db.change import Change
+from backhaul_hub.db.change import RowChange
 from backhaul_hub.shadow.bucket import Revision
 from backhaul_hub.twin.event_log import VehicleEvent, event_of
 
@@ -77,7 +77,7 @@ class LiveEvents:
         if event is not None:
             self._waiting.append(event)
 
-    def take_changes(self) -> Sequence[Change]:
+    def take_changes(self) -> Sequence[RowChange]:
         """Return nothing: events are stored in TWIN_EVENTS."""
         return []
 

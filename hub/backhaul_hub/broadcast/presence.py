@@ -14,7 +14,7 @@ import structlog
 from nats.errors import Error as NatsError
 
 from backhaul_codec.protocol.presence import BEAT, BEAT_S, presence_message
-from backhaul_hub.device import Link
+from backhaul_hub.device import DeviceLink
 from backhaul_hub.errors import HubError
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_runtime.clock import Clock
@@ -26,7 +26,7 @@ GONE_AFTER_S = 15.0
 log = structlog.get_logger(__name__)
 
 
-class Changes:
+class PresenceChanges:
     """The presence to tell: devices that are there now, and were not, or the other way round. Pure."""
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Changes:
         self._told.clear()
 
     def look(
-        self, devices: Iterable[str], links: Mapping[str, Link], now_s: float
+        self, devices: Iterable[str], links: Mapping[str, DeviceLink], now_s: float
     ) -> list[tuple[str, bool]]:
         """Return the devices that are to be told of now, and whether the agent of each is there.
 
@@ -63,7 +63,7 @@ class Changes:
 
 @dataclass(eq=False)
 class Presence:
-    """The shell around `Changes`; lives as long as the control plane.
+    """The shell around `PresenceChanges`; lives as long as the control plane.
 
     Args:
         devices: those that may connect.
@@ -74,11 +74,11 @@ class Presence:
     _api: JetStreamApi
     _clock: Clock
     _devices: Callable[[], Iterable[str]]
-    _links: Mapping[str, Link]
+    _links: Mapping[str, DeviceLink]
     _looks: Callable[[], bool]
 
     def __post_init__(self) -> None:
-        self._changes = Changes()
+        self._changes = PresenceChanges()
         self._beat_s: float | None = None
 
     def forget(self) -> None:

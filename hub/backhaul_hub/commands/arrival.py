@@ -16,7 +16,7 @@ from backhaul_codec.strict.json import Reader, read_json, write_json
 from backhaul_codec.subjects import DEVICE_ID
 from backhaul_hub.commands.command import Command
 from backhaul_hub.commands.outcome import Outcome, State
-from backhaul_hub.config import Commands as CommandRules
+from backhaul_hub.config import CommandsSection as CommandRules
 from backhaul_hub.questions import CommandId, CommandName
 
 BODY_BYTES_MAX = 64 * 1024

@@ -11,7 +11,7 @@ from math import inf
 from backhaul_codec.protocol.command_errors import ErrorCode
 from backhaul_hub.commands.command import Command, Key
 from backhaul_hub.commands.outcome import NOTHING, Doubt, Heard, Outcome, State, late
-from backhaul_hub.config import Commands as CommandRules
+from backhaul_hub.config import CommandsSection as CommandRules
 
 AGAIN_S_MIN, AGAIN_S_MAX = 5.0, 300.0
 AGAIN_BYTES_MAX = 64 * 1024

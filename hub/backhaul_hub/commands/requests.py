@@ -11,7 +11,7 @@ from backhaul_hub.db.store import Registry
 
 
 async def listed(
-    registry: Registry, question: questions.Commands, devices: Collection[str] | None = None
+    registry: Registry, question: questions.CommandsQuestion, devices: Collection[str] | None = None
 ) -> dict[str, Any]:
     """Return the newest commands as they are stored, of these devices or (None) of all."""
     found = await command_rows.newest(registry, question, devices)

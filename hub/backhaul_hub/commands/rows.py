@@ -10,9 +10,9 @@ from typing import Any
 from backhaul_codec.protocol.command_errors import ErrorCode
 from backhaul_hub.commands.command import Command, Key
 from backhaul_hub.commands.outcome import DOUBT_RANK, By, Doubt, Heard, Outcome, State
-from backhaul_hub.db.change import Change
+from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.store import Registry
-from backhaul_hub.questions import Commands
+from backhaul_hub.questions import CommandsQuestion
 
 # A command's fields, and at the end those of its outcome.
 _FIELDS = [each.name for each in fields(Command)][:-1]
@@ -44,9 +44,9 @@ _SECOND_NS = 1_000_000_000
 _DAY_NS = 86_400 * _SECOND_NS
 
 
-def put(commands: Iterable[Command]) -> Change:
+def put(commands: Iterable[Command]) -> RowChange:
     """Return the statement that stores commands as they are now."""
-    return Change(
+    return RowChange(
         _PUT,
         [
             (*(getattr(each, name) for name in _FIELDS), *each.outcome, each.rank)
@@ -55,26 +55,26 @@ def put(commands: Iterable[Command]) -> Change:
     )
 
 
-def put_late(key: Key, heard: Heard) -> Change:
+def put_late(key: Key, heard: Heard) -> RowChange:
     """Return the statement that stores a vehicle's word on a command that was over for the hub."""
-    return Change(
+    return RowChange(
         f"UPDATE command SET {_SAID}, state = ?, ended_ns = ?, rank = ? "  # noqa: S608 - constants
         "WHERE device = ? AND id = ? AND rank < ?",
         [(*heard.outcome, heard.state, heard.time_ns, heard.rank, *key, heard.rank)],
     )
 
 
-def put_doubt(doubt: Doubt, open_: Iterable[Command]) -> list[Change]:
+def put_doubt(doubt: Doubt, open_: Iterable[Command]) -> list[RowChange]:
     """Return the statements that store a doubt: of open commands, and of those that had expired."""
     said = doubt.outcome
     expired = (*said, State.INTERRUPTED, DOUBT_RANK, doubt.device, doubt.epoch, doubt.until_ns)
     keys = [(*said, *each.key) for each in open_ if each.doubted]
-    return [Change(_DOUBT_EXPIRED, [expired]), Change(_DOUBT_OPEN, keys)]
+    return [RowChange(_DOUBT_EXPIRED, [expired]), RowChange(_DOUBT_OPEN, keys)]
 
 
-def forget(now_ns: int, days_max: float, rows_max: int) -> Change:
+def forget(now_ns: int, days_max: float, rows_max: int) -> RowChange:
     """Return the statement that forgets what is over, and too old or one too many."""
-    return Change(
+    return RowChange(
         "DELETE FROM command WHERE ended_ns > 0 AND "
         "(ended_ns < ? OR number <= (SELECT max(number) FROM command) - ?)",
         [(now_ns - round(days_max * _DAY_NS), rows_max)],
@@ -101,7 +101,7 @@ async def doubted(registry: Registry, doubt: Doubt) -> list[Command]:
 
 
 async def newest(
-    registry: Registry, which: Commands, devices: Collection[str] | None = None
+    registry: Registry, which: CommandsQuestion, devices: Collection[str] | None = None
 ) -> list[Command]:
     """Return the newest commands asked for, oldest first; of `devices` only, where they are given.
 

@@ -31,7 +31,7 @@ from backhaul_hub.commands.command import Command, Key, result_subject
 from backhaul_hub.commands.outcome import TEXTS, Doubt, late, read_result
 from backhaul_hub.config import HubConfig
 from backhaul_hub.continuity.examine import Examined
-from backhaul_hub.db.change import Change
+from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import HubError, JetStreamError
 from backhaul_hub.lane_names import DOWN
@@ -76,7 +76,7 @@ class CommandShell:
         self._clock = clock
         self._devices = devices
         self._heard: list[Command] = []
-        self._late: dict[Key, list[Change]] = {}
+        self._late: dict[Key, list[RowChange]] = {}
         self._doubts: dict[Doubt, list[Command]] = {}
         self._storing: list[Command | Key | Doubt] = []
         self._untold: deque[Command | Key | Doubt] = deque()
@@ -108,7 +108,7 @@ class CommandShell:
         elif named not in self.book.open and is_new:
             self._late.setdefault(named, []).append(command_rows.put_late(named, late(heard)))
 
-    def take_changes(self) -> Sequence[Change]:
+    def take_changes(self) -> Sequence[RowChange]:
         """Return the rows of commands that something was heard of."""
         changes = [command_rows.put(self._heard)] if self._heard else []
         changes += chain.from_iterable(self._late.values())

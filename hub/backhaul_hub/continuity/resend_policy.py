@@ -27,7 +27,7 @@ Range = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class LaneAsk:
     """A request for one lane: the newest replaces all before; no ranges: nothing more is asked."""
 
     epoch: int
@@ -90,7 +90,7 @@ class LaneRepair:
         """Whether nothing is remembered, so that this object may go."""
         return not self._epochs
 
-    def look(self, view: LaneView, now_s: float) -> Ask | None:
+    def look(self, view: LaneView, now_s: float) -> LaneAsk | None:
         """Return the gaps to ask for now, None for nothing new."""
         if view.arrivals != self._arrivals:
             self._arrivals, self._moved_s = view.arrivals, now_s
@@ -99,7 +99,7 @@ class LaneRepair:
         finished = self.note(view.epochs, now_s)
         ask = self._next(view, now_s)
         if ask is None and finished and not any(map(self._is_asked, self._epochs)):
-            return Ask(finished[0], ())
+            return LaneAsk(finished[0], ())
         return ask
 
     def note(self, epochs: Iterable[EpochView], now_s: float) -> list[int]:
@@ -121,13 +121,13 @@ class LaneRepair:
             known.patience_s = PATIENCE_S
         known.lowest, known.missing = lowest, missing
 
-    def _next(self, view: LaneView, now_s: float) -> Ask | None:
+    def _next(self, view: LaneView, now_s: float) -> LaneAsk | None:
         waited_for = [each for each in view.epochs if self._waits_for(each.epoch, now_s)]
         for each in waited_for or view.epochs:
             ranges = self._wanted(each, now_s)
             if ranges and self._due(self._epochs[each.epoch], view, now_s):
                 self._asked(self._epochs[each.epoch], view, now_s)
-                return Ask(each.epoch, tuple(ranges[:RANGES_MAX]))
+                return LaneAsk(each.epoch, tuple(ranges[:RANGES_MAX]))
         return None
 
     def _wanted(self, view: EpochView, now_s: float) -> list[Range]:
@@ -179,7 +179,7 @@ class RepairBook:
         up_since_s: Mapping[str, float],
         lags: Mapping[tuple[str, str], int],
         now_s: float,
-    ) -> Iterable[tuple[str, str, Ask]]:
+    ) -> Iterable[tuple[str, str, LaneAsk]]:
         """Return (device, lane, request) for all that is to be asked now.
 
         Args:

@@ -74,21 +74,21 @@ def endpoints(
     return [
         Endpoint("reload", None, reload, early=True),
         Endpoint("stop", None, stop, early=True),
-        Endpoint("devices", q.Devices, devices, read, people.devices, early=True),
+        Endpoint("devices", q.DevicesQuestion, devices, read, people.devices, early=True),
         Endpoint("status", None, status, announced=True),
         Endpoint("one-machine", q.OneMachine, one_machine),
         Endpoint("node", q.Node, sync.node),
         Endpoint("get", q.Get, sync.get, read, people.get),
         Endpoint("set", q.Set, sync.set, write, people.set),
         Endpoint("tree", q.Nothing, sync.tree, read, people.tree),
-        Endpoint("conflicts", q.Conflicts, sync.conflicts, read, people.conflicts),
+        Endpoint("conflicts", q.ConflictsQuestion, sync.conflicts, read, people.conflicts),
         Endpoint("revert", q.Settle, sync.settle, write, people.revert),
-        Endpoint("commands", q.Commands, commands, read, people.commands),
-        Endpoint("state", q.State, None, read, people.state),
+        Endpoint("commands", q.CommandsQuestion, commands, read, people.commands),
+        Endpoint("state", q.StateQuestion, None, read, people.state),
         Endpoint("events", q.Events, None, read, people.events),
         Endpoint("shadow", q.Shadow, None, read, people.shadow),
         Endpoint("desire", q.Desire, None, write, people.desire),
-        Endpoint("command", q.Command, None, May.COMMAND, people.command),
+        Endpoint("command", q.CommandQuestion, None, May.COMMAND, people.command),
     ]
 
 
@@ -192,7 +192,7 @@ class Answers(Subsystem):
         """Return the answering of people."""
         yield AskService(self._ground.client, self._services.answer).run()
 
-    async def _devices(self, question: questions.Devices) -> msgspec.Raw:
+    async def _devices(self, question: questions.DevicesQuestion) -> msgspec.Raw:
         await stored(self._ground.registry)  # what a crash would take back is not told
         known, readers = self._fleet.devices.known(), self._reading.readers
         return msgspec.Raw(self._report.page(known, readers, question.after))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 
-class Change(NamedTuple):
+class RowChange(NamedTuple):
     """Rows for hub.db: one statement, executed once for each tuple of values."""
 
     statement: str

@@ -4,33 +4,33 @@ from __future__ import annotations
 
 import sqlite3
 
-from backhaul_hub.db.change import Change
+from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.store import Registry
 from backhaul_hub.device import FLEET, Device, check_device_id
 from backhaul_hub.errors import RegistryError
 
 
-def enrolled(device: Device) -> list[Change]:
+def enrolled(device: Device) -> list[RowChange]:
     """Return the statements that store a device that is not there."""
     row = (device.id, device.token, device.public_key, device.added_ns)
-    return [Change("INSERT INTO device VALUES (?, ?, ?, ?)", [row]), *node_changes(device)]
+    return [RowChange("INSERT INTO device VALUES (?, ?, ?, ?)", [row]), *node_changes(device)]
 
 
-def enrolled_anew(device: Device) -> list[Change]:
+def enrolled_anew(device: Device) -> list[RowChange]:
     """Return the statements that give a device that is there another key, token and nodes."""
     row = (device.token, device.public_key, device.id)
     return [
-        Change("UPDATE device SET token = ?, public_key = ? WHERE id = ?", [row]),
+        RowChange("UPDATE device SET token = ?, public_key = ? WHERE id = ?", [row]),
         *node_changes(device),
     ]
 
 
-def node_changes(device: Device) -> list[Change]:
+def node_changes(device: Device) -> list[RowChange]:
     """Return the statements that store which nodes of a device have streams of their own, or had."""
     named = [(node, False) for node in device.nodes] + [(node, True) for node in device.leaving]
     return [
-        Change("DELETE FROM device_node WHERE device = ?", [(device.id,)]),
-        Change(
+        RowChange("DELETE FROM device_node WHERE device = ?", [(device.id,)]),
+        RowChange(
             "INSERT INTO device_node VALUES (?, ?, ?)",
             [(device.id, node, leaving) for node, leaving in named],
         ),

@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 import aiosqlite
 
-from backhaul_hub.db.change import Change
+from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.migrations import prepare, prepare_to_read
 from backhaul_hub.errors import RegistryError
 
@@ -97,20 +97,20 @@ class Registry:
         """Close the database."""
         await self._connection.close()
 
-    async def write(self, changes: Sequence[Change]) -> None:
+    async def write(self, changes: Sequence[RowChange]) -> None:
         """Write rows atomically.
 
         Raises:
             RegistryError: the database refused; nothing was written.
         """
 
-        async def decided() -> tuple[Sequence[Change], None]:
+        async def decided() -> tuple[Sequence[RowChange], None]:
             return changes, None
 
         await self.write_decided(decided)
 
     async def write_decided(
-        self, decide: Callable[[], Awaitable[tuple[Sequence[Change], Decided]]]
+        self, decide: Callable[[], Awaitable[tuple[Sequence[RowChange], Decided]]]
     ) -> Decided:
         """Write the rows that ``decide`` returns, and return its other result.
 
@@ -124,7 +124,7 @@ class Registry:
             return await self._write(decide)
 
     async def _write(
-        self, decide: Callable[[], Awaitable[tuple[Sequence[Change], Decided]]]
+        self, decide: Callable[[], Awaitable[tuple[Sequence[RowChange], Decided]]]
     ) -> Decided:
         try:
             await self._connection.execute("BEGIN IMMEDIATE")

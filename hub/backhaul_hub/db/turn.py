@@ -19,7 +19,7 @@ async def stored(registry: Registry) -> None:
             pass
 
 
-class Turn:
+class WriteTurn:
     """Holds the registry's turn, so that no reader of UP merges meanwhile.
 
     Raises, on entering:

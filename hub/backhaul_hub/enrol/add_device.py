@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from backhaul_codec.protocol.identity import Link, LinkMode
+from backhaul_codec.protocol.identity import LinkCapacity, LinkMode
 from backhaul_codec.subjects import node_lane
 from backhaul_hub.access.identity_documents import Documents
 from backhaul_hub.access.keys import read_keys
 from backhaul_hub.config import HubConfig, load
-from backhaul_hub.db.change import Change
+from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.devices import add_device, node_changes, read_devices
 from backhaul_hub.db.store import Registry
 from backhaul_hub.device import Device, check_device_id
@@ -77,7 +77,7 @@ async def create_device(
     now_ns = clock.now_ns()
     device = Device(device_id, secrets.token_hex(12), key.public, now_ns, nodes)
     documents = Documents(directory, config, keys)
-    link = Link(settings.link_mode, settings.link_kbit_s)
+    link = LinkCapacity(settings.link_mode, settings.link_kbit_s)
     identity = documents.make(device, link, now_s=now_ns // 1_000_000_000, seed=key.seed)
     try:
         with alone_in(directory):
@@ -129,7 +129,7 @@ async def change_nodes(
 
 async def _changed(
     registry: Registry, documents: Documents, device_id: str, named: tuple[str, ...], clock: Clock
-) -> tuple[Sequence[Change], ChangedNodes]:
+) -> tuple[Sequence[RowChange], ChangedNodes]:
     """Return the statements that give a device these nodes, and the change; its document is written then."""
     known = await read_devices(registry)
     if device_id not in known:

@@ -16,7 +16,7 @@ from nats.errors import Error as NatsError
 
 from backhaul_hub.access.key_rotations import Rotation
 from backhaul_hub.access.revocations import UNKNOWN_KEY, Revocation, revocations, revoke
-from backhaul_hub.db.change import Change
+from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.devices import enrolled, enrolled_anew, read_devices
 from backhaul_hub.db.store import Registry
 from backhaul_hub.device import Device
@@ -93,7 +93,7 @@ class Adopter:
             changed |= bool(words)
         return changed
 
-    async def _decide(self, login: Device) -> tuple[Sequence[Change], str]:
+    async def _decide(self, login: Device) -> tuple[Sequence[RowChange], str]:
         """Return the statements for hub.db about a login, and the name of the change."""
         known = (await read_devices(self._registry)).get(login.id)
         if known is not None and known.public_key == login.public_key:

@@ -20,7 +20,7 @@ from backhaul_hub.access.push import AccountKeeper
 from backhaul_hub.access.revocation_log import RevocationLog
 from backhaul_hub.access.revocations import Revocation, revoke
 from backhaul_hub.config import HubConfig
-from backhaul_hub.db.change import Change
+from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.devices import read_devices
 from backhaul_hub.db.store import Registry
 from backhaul_hub.enrol import rows as enrolment_rows
@@ -73,7 +73,7 @@ async def revoke_device(
 
 async def _revoked(
     registry: Registry, device_id: str, now_ns: int
-) -> tuple[Sequence[Change], Revoked]:
+) -> tuple[Sequence[RowChange], Revoked]:
     """Return the statements that take back all of a device's keys and tokens, and the list of these."""
     known = (await read_devices(registry)).get(device_id)
     tokens = await enrolment_rows.of_device(registry, device_id)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from backhaul_hub.access.key_rotations import Rotation, begin, rotations
 from backhaul_hub.access.revocations import Revocation, revoke
-from backhaul_hub.db.change import Change
+from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.devices import read_devices
 from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import ConfigError, RegistryError
@@ -42,7 +42,7 @@ async def begin_rotation(
 
 async def _begun(
     registry: Registry, device_id: str, now_ns: int, *, again: bool
-) -> tuple[Sequence[Change], tuple[Rotation, bool]]:
+) -> tuple[Sequence[RowChange], tuple[Rotation, bool]]:
     """Return the statements that begin a rotation, and the effect of `begin_rotation`."""
     known = (await read_devices(registry)).get(device_id)
     if known is None or known.revoked_ns:

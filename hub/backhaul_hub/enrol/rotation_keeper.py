@@ -18,7 +18,7 @@ from backhaul_hub.access.keys import HubKeys
 from backhaul_hub.access.logins import vehicle_jwt
 from backhaul_hub.access.revocations import Revocation, revocations, revoke
 from backhaul_hub.continuity.examine import Examined
-from backhaul_hub.db.change import Change
+from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.devices import read_devices
 from backhaul_hub.db.store import Registry
 from backhaul_hub.device import Device
@@ -106,7 +106,7 @@ class RotationKeeper:
         if after is not None:
             self.rotations[device] = self._changed[device] = after
 
-    def take_changes(self) -> Sequence[Change]:
+    def take_changes(self) -> Sequence[RowChange]:
         """Return the rows that are to be stored."""
         changed, self._changed = self._changed, {}
         return [put(each) for each in changed.values()]
@@ -181,7 +181,7 @@ class RotationKeeper:
         both do.
         """
 
-        async def found() -> tuple[Sequence[Change], Rotation | None]:
+        async def found() -> tuple[Sequence[RowChange], Rotation | None]:
             return [], (await rotations(registry)).get(rotation.device)
 
         row = await registry.write_decided(found)
@@ -212,7 +212,7 @@ class RotationKeeper:
                 self._to_learn = False
             self._logins.pop(device_id, None)
 
-    async def _ended(self, registry: Registry, done: Rotation) -> tuple[Sequence[Change], bool]:
+    async def _ended(self, registry: Registry, done: Rotation) -> tuple[Sequence[RowChange], bool]:
         """Return the statements that end a rotation, and whether hub.db still has it.
 
         A command line may have begun anew, or given the device other nodes, and we have not been told yet.
@@ -233,12 +233,12 @@ class RotationKeeper:
             log.warning("document_not_written", device=device.id, error=str(error))
 
 
-def _changes_hands(device: Device, public_key: str, now_ns: int) -> list[Change]:
+def _changes_hands(device: Device, public_key: str, now_ns: int) -> list[RowChange]:
     """Return the statements that give a device another key and revoke the one it had."""
     if device.public_key == public_key:
         return []
     row = (public_key, device.id, device.public_key)
     return [
-        Change("UPDATE device SET public_key = ? WHERE id = ? AND public_key = ?", [row]),
+        RowChange("UPDATE device SET public_key = ? WHERE id = ? AND public_key = ?", [row]),
         revoke(Revocation(device.public_key, "FLEET", device.id, now_ns)),
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import astuple, fields
 
-from backhaul_hub.db.change import Change
+from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.store import Registry
 from backhaul_hub.enrol.rules import Enrolment
 
@@ -16,26 +16,26 @@ _COLUMNS = ", ".join(each.name for each in fields(Enrolment))
 _MARKS = ", ".join("?" for _ in fields(Enrolment))
 
 
-def add(enrolment: Enrolment) -> list[Change]:
+def add(enrolment: Enrolment) -> list[RowChange]:
     """Return the statements that store a new token and take back the device's unused ones."""
     return [
         *void_open(enrolment.device, enrolment.made_ns, "replaced"),
-        Change(f"INSERT INTO enrolment ({_COLUMNS}) VALUES ({_MARKS})", [astuple(enrolment)]),  # noqa: S608
+        RowChange(f"INSERT INTO enrolment ({_COLUMNS}) VALUES ({_MARKS})", [astuple(enrolment)]),  # noqa: S608
     ]
 
 
-def use(enrolment: Enrolment, public_key: str, now_ns: int) -> Change:
+def use(enrolment: Enrolment, public_key: str, now_ns: int) -> RowChange:
     """Return the statement that uses a token up. In the transaction that has decided so."""
-    return Change(
+    return RowChange(
         "UPDATE enrolment SET public_key = ?, used_ns = ? WHERE id = ?",
         [(public_key, now_ns, enrolment.id)],
     )
 
 
-def void_open(device: str, now_ns: int, why: str) -> list[Change]:
+def void_open(device: str, now_ns: int, why: str) -> list[RowChange]:
     """Return the statements that take back a device's unused tokens."""
     return [
-        Change(
+        RowChange(
             "UPDATE enrolment SET voided_ns = ?, why_voided = ? "
             "WHERE device = ? AND used_ns = 0 AND voided_ns = 0",
             [(now_ns, why, device)],
@@ -43,19 +43,19 @@ def void_open(device: str, now_ns: int, why: str) -> list[Change]:
     ]
 
 
-def void_all(device: str, now_ns: int, why: str) -> list[Change]:
+def void_all(device: str, now_ns: int, why: str) -> list[RowChange]:
     """Return the statements that take back all of a device's tokens, used ones included."""
     return [
-        Change(
+        RowChange(
             "UPDATE enrolment SET voided_ns = ?, why_voided = ? WHERE device = ? AND voided_ns = 0",
             [(now_ns, why, device)],
         )
     ]
 
 
-def forget(now_ns: int) -> Change:
+def forget(now_ns: int) -> RowChange:
     """Return the statement that forgets tokens whose end is long past, and that no device is by."""
-    return Change(
+    return RowChange(
         "DELETE FROM enrolment WHERE max(expires_ns, used_ns, voided_ns) < ? "
         "AND device_token NOT IN (SELECT token FROM device)",
         [(now_ns - KEPT_NS,)],

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TypeAlias
 
-from backhaul_codec.protocol.enrolment import Code, Refused, Request
+from backhaul_codec.protocol.enrolment import Code, EnrolmentRefused, Request
 from backhaul_hub.device import Device
 
 _SECOND_NS = 1_000_000_000
@@ -60,7 +60,7 @@ class Repeat:
     """The asker is the device already: answer as it stands now."""
 
 
-Decision: TypeAlias = Accept | Repeat | Refused
+Decision: TypeAlias = Accept | Repeat | EnrolmentRefused
 
 
 def decide(
@@ -108,8 +108,8 @@ def _used(request: Request, enrolment: Enrolment, known: Device | None) -> Decis
     return _refused("used", f"the token was used at {at} by another key")
 
 
-def _refused(code: Code, message: str) -> Refused:
-    return Refused(code=code, message=message)
+def _refused(code: Code, message: str) -> EnrolmentRefused:
+    return EnrolmentRefused(code=code, message=message)
 
 
 def _time(time_ns: int) -> str:

@@ -18,7 +18,7 @@ from nats.errors import Error as NatsError
 
 from backhaul_codec.protocol.enrolment import (
     EnrolmentError,
-    Refused,
+    EnrolmentRefused,
     Request,
     read_request,
     request_subject,
@@ -27,13 +27,13 @@ from backhaul_codec.protocol.enrolment import (
 from backhaul_codec.protocol.identity import Identity
 from backhaul_hub.access.identity_documents import Documents
 from backhaul_hub.access.revocations import revocations
-from backhaul_hub.db.change import Change
+from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.devices import enrolled, enrolled_anew, read_devices
 from backhaul_hub.db.store import Registry
 from backhaul_hub.device import Device
 from backhaul_hub.enrol import rows as enrolment_rows
 from backhaul_hub.enrol.rules import Enrolment, Repeat, decide
-from backhaul_hub.enrol.tokens import Settings
+from backhaul_hub.enrol.tokens import TokenSettings
 from backhaul_hub.errors import HubError
 from backhaul_hub.nats.forged import is_forged
 from backhaul_hub.nats.rate_limit import PENDING_MAX, Allowance
@@ -79,17 +79,17 @@ class EnrolmentService:
 
         await client.subscribe(request_subject("*"), cb=asked, pending_msgs_limit=PENDING_MAX)
 
-    async def answer(self, subject: str, body: bytes) -> Identity | Refused:
+    async def answer(self, subject: str, body: bytes) -> Identity | EnrolmentRefused:
         """Return the answer to one request; its effects are stored then."""
         try:
             request = read_request(subject, body)
         except EnrolmentError as error:
             log.warning("enrolment_refused", subject=subject, code="garbage", why=str(error))
-            return Refused(code="garbage", message=str(error))
+            return EnrolmentRefused(code="garbage", message=str(error))
         asked = {"token": request.token, "public_key": request.public_key}
         try:
             answer, is_new = await self._registry.write_decided(lambda: self._decide(request))
-            if isinstance(answer, Refused):
+            if isinstance(answer, EnrolmentRefused):
                 log.warning("enrolment_refused", **asked, code=answer.code, why=answer.message)
                 return answer
             if is_new:
@@ -100,21 +100,21 @@ class EnrolmentService:
                 self._to_learn = False
         except (HubError, NatsError, OSError) as error:
             log.warning("enrolment_not_answered", **asked, error=str(error))
-            return Refused(
+            return EnrolmentRefused(
                 code="busy", message="the hub has trouble of its own; its log says which"
             )
         return answer
 
     async def _decide(
         self, request: Request
-    ) -> tuple[Sequence[Change], tuple[Identity | Refused, bool]]:
+    ) -> tuple[Sequence[RowChange], tuple[Identity | EnrolmentRefused, bool]]:
         """Return the statements to store, the answer, and whether that enrols somebody."""
         found = await enrolment_rows.find(self._registry, request.token)
         known = (await read_devices(self._registry)).get(found.device) if found else None
         spent = {row.public_key for row in await revocations(self._registry)}
         now_ns = self._clock.now_ns()
         decision = decide(request, found, known, spent, now_ns)
-        if isinstance(decision, Refused):
+        if isinstance(decision, EnrolmentRefused):
             return [], (decision, False)
         assert found is not None
         if isinstance(decision, Repeat):
@@ -148,5 +148,5 @@ def _device(enrolment: Enrolment, known: Device | None, public_key: str, now_ns:
     )
 
 
-def _settings(enrolment: Enrolment) -> Settings:
-    return msgspec.json.decode(enrolment.settings, type=Settings)
+def _settings(enrolment: Enrolment) -> TokenSettings:
+    return msgspec.json.decode(enrolment.settings, type=TokenSettings)

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from backhaul_codec.protocol.enrolment import Token, write_token
-from backhaul_codec.protocol.identity import Link
+from backhaul_codec.protocol.identity import LinkCapacity
 from backhaul_hub.access.identity_documents import Documents
 from backhaul_hub.access.keys import read_keys
 from backhaul_hub.access.logins import new_login
@@ -33,10 +33,10 @@ EXPIRES_S_MAX = 30 * 86_400.0
 _NS_PER_S = 1_000_000_000
 
 
-class Settings(msgspec.Struct, frozen=True):
+class TokenSettings(msgspec.Struct, frozen=True):
     """A token's row, with the facts of the vehicle to come."""
 
-    link: Link
+    link: LinkCapacity
     nodes: tuple[str, ...]
 
 
@@ -66,7 +66,9 @@ async def make_token(
     check_device_id(device_id)
     keys, now_ns = read_keys(directory), clock.now_ns()
     documents = Documents(directory, config, keys)
-    wanted = Settings(Link(settings.link_mode, settings.link_kbit_s), check_nodes(settings.nodes))
+    wanted = TokenSettings(
+        LinkCapacity(settings.link_mode, settings.link_kbit_s), check_nodes(settings.nodes)
+    )
     expires_ns = now_ns + round(expires_s * _NS_PER_S)
     enrolment = Enrolment(
         id=secrets.token_hex(12),

@@ -56,7 +56,7 @@ class DeviceFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class HealthFacts:
     """The findings of one look."""
 
     streams: list[Json] | None
@@ -99,11 +99,11 @@ class HubHealth:
         self._quarantine = Growth(config.quarantine_shown_s)
         self._arrivals: dict[Place, int] = {}
 
-    def look(self, facts: Facts, now_s: float, now_ns: int) -> None:
+    def look(self, facts: HealthFacts, now_s: float, now_ns: int) -> None:
         """Take in one look; `now_s` is monotonic, `now_ns` since the Unix epoch."""
         self.conditions.note(list(self._findings(facts, now_s, now_ns)), now_s, now_ns)
 
-    def _findings(self, facts: Facts, now_s: float, now_ns: int) -> Iterator[Finding]:
+    def _findings(self, facts: HealthFacts, now_s: float, now_ns: int) -> Iterator[Finding]:
         if facts.streams is None:
             yield Finding(kinds.JETSTREAM_SILENT)
         if facts.older:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from backhaul_codec.assurance.conditions import Condition
 from backhaul_codec.assurance.metrics import COUNTER, Metric, Sample
-from backhaul_hub.health.judge import Facts
+from backhaul_hub.health.judge import HealthFacts
 from backhaul_hub.nats.jetstream import Json
 
 _P = "backhaul_hub_"
@@ -43,7 +43,7 @@ METRICS = (
 )  # fmt: skip
 
 
-def samples(facts: Facts, shown: Sequence[Condition], looked_ns: int) -> Iterator[Sample]:
+def samples(facts: HealthFacts, shown: Sequence[Condition], looked_ns: int) -> Iterator[Sample]:
     """Yield all values; nothing before the first look."""
     if not looked_ns:
         return

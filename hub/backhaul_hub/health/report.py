@@ -13,7 +13,7 @@ from backhaul_codec.protocol.words import ClockWord
 from backhaul_hub.access.key_rotations import Rotation
 from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.continuity.lane_state import LaneState
-from backhaul_hub.device import Device, Link
+from backhaul_hub.device import Device, DeviceLink
 from backhaul_hub.lane_names import lanes_of
 from backhaul_hub.uplink.reader import UplinkReader
 from backhaul_hub.vehicles.core import Vehicles
@@ -38,7 +38,7 @@ class Report:
     """
 
     _continuity: Continuity
-    _links: Mapping[str, Link]
+    _links: Mapping[str, DeviceLink]
     _lags: Mapping[tuple[str, str], int]
     _clocks: Mapping[str, ClockWord]
     _sync: Callable[[str], dict[str, Any]]
@@ -67,7 +67,7 @@ class Report:
 
     def _device(self, known: Device) -> dict[str, Any]:
         device = known.id
-        link = self._links.get(device, Link())
+        link = self._links.get(device, DeviceLink())
         current = self._continuity.current(device)
         # A device says itself which lanes its messages are of: its own first, then some of the rest.
         lanes = sorted(current, key=lambda lane: (lane not in lanes_of(known), lane))
@@ -95,7 +95,7 @@ class Report:
             "refused": refused,
         }
 
-    def _agent(self, device: str, link: Link) -> dict[str, Any]:
+    def _agent(self, device: str, link: DeviceLink) -> dict[str, Any]:
         """Return whether its agent runs, and the agent's report; None for an unknown one."""
         told = self._vehicles.told.get(device)
         return {

@@ -17,9 +17,9 @@ from backhaul_codec.protocol.words import ClockWord
 from backhaul_hub.config import HubConfig
 from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.continuity.lane_state import LaneState
-from backhaul_hub.device import Device, Link
+from backhaul_hub.device import Device, DeviceLink
 from backhaul_hub.errors import HubError
-from backhaul_hub.health.judge import DeviceFacts, Facts, HubHealth, LaneFacts
+from backhaul_hub.health.judge import DeviceFacts, HealthFacts, HubHealth, LaneFacts
 from backhaul_hub.health.metrics import samples
 from backhaul_hub.hub_time import HubTime
 from backhaul_hub.lane_names import DOWN
@@ -69,7 +69,7 @@ class HealthWatch:
     _readers: Sequence[UplinkReader]
     _: KW_ONLY
     devices: Callable[[], Mapping[str, Device]]
-    links: Mapping[str, Link]
+    links: Mapping[str, DeviceLink]
     lags: Mapping[tuple[str, str], int]
     clocks: Mapping[str, ClockWord]
     certificates: Mapping[str, datetime]
@@ -83,7 +83,7 @@ class HealthWatch:
     imports: Callable[[], Awaitable[str]] | None = None
 
     def __post_init__(self, config: HubConfig) -> None:
-        self.facts = Facts(None)
+        self.facts = HealthFacts(None)
         """What was seen last."""
         self.shown: list[Condition] = []
         self.looked_ns = 0
@@ -128,7 +128,7 @@ class HealthWatch:
         """Yield the values of the hub's metrics."""
         return samples(self.facts, self.shown, self.looked_ns)
 
-    async def _see(self) -> Facts:
+    async def _see(self) -> HealthFacts:
         streams: list[Json] = []
         consumers: list[Json] = []
         answers = True
@@ -144,7 +144,7 @@ class HealthWatch:
         except (HubError, NatsError) as error:
             log.debug("streams_unknown", error=str(error))
             answers = False
-        return Facts(
+        return HealthFacts(
             streams if answers else None,
             consumers if answers else [],
             read={reader.stream: reader.position.seq for reader in self._readers},
@@ -188,7 +188,7 @@ class HealthWatch:
             if number % _DEVICES_EACH == _DEVICES_EACH - 1:
                 await asyncio.sleep(0)
             clock = self.clocks.get(device)
-            link = self.links.get(device, Link())
+            link = self.links.get(device, DeviceLink())
             seen[device] = DeviceFacts(
                 link.up,
                 clock is not None and clock.quality == "unset",

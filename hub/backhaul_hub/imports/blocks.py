@@ -19,7 +19,7 @@ import msgspec
 from backhaul_codec import CodecError, Opaque, Point, encode_frame, encode_point, restamp
 from backhaul_codec.assurance.completeness import HOUR_NS
 from backhaul_codec.points import JSON
-from backhaul_codec.recordings.points import Row
+from backhaul_codec.recordings.points import PointsRow
 from backhaul_codec.subjects import IMPORT, event_subject, frame_subject, import_subject
 
 BLOCK_ROWS = 4096
@@ -46,7 +46,7 @@ class Packed:
     last_refusal: str = ""
 
 
-def pack(rows: Iterable[Row]) -> Packed:
+def pack(rows: Iterable[PointsRow]) -> Packed:
     """Cut the readings of a block into frames. A row without a time is left out: nobody can stamp it."""
     packed = Packed()
     open_: dict[str, list[Point]] = {}

@@ -18,7 +18,7 @@ KINDS = (".csv", ".parquet")
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedPart:
     """A part that is not imported, and why: a file, or the rows of one device in it."""
 
     file: str
@@ -27,11 +27,11 @@ class Refused:
 
 
 @dataclass(slots=True)
-class Found:
+class FoundFiles:
     """The files that can be imported: rows by device of each, and the parts that cannot be."""
 
     files: dict[Path, dict[str, int]] = field(default_factory=dict)
-    refused: list[Refused] = field(default_factory=list)
+    refused: list[RefusedPart] = field(default_factory=list)
     untimed: int = 0
 
     @property
@@ -54,16 +54,18 @@ def files_below(directory: Path) -> list[Path]:
     )
 
 
-def look(directory: Path, mapping: Mapping, of: DeviceOf, told: Callable[[Path], None]) -> Found:
+def look(
+    directory: Path, mapping: Mapping, of: DeviceOf, told: Callable[[Path], None]
+) -> FoundFiles:
     """Read all files through once. ``told``: of each before it is read."""
-    found = Found()
+    found = FoundFiles()
     for path in files_below(directory):
         told(path)
         name = path.relative_to(directory).as_posix()
         try:
             devices, untimed = _look_at(path, name, mapping, of)
         except MappingError as error:
-            found.refused.append(Refused(name, str(error)))
+            found.refused.append(RefusedPart(name, str(error)))
             continue
         found.files[path] = devices
         found.untimed += untimed

@@ -23,7 +23,7 @@ from backhaul_codec.subjects import IMPORT_STREAM
 from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import HubError, JetStreamError
 from backhaul_hub.imports.blocks import BLOCK_ROWS, Packed, epoch_of, messages, pack, stretch_of
-from backhaul_hub.imports.files import Found, Refused, groups, splitter_of
+from backhaul_hub.imports.files import FoundFiles, RefusedPart, groups, splitter_of
 from backhaul_hub.imports.split import Blocks
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.uplink.imported_rows import (
@@ -44,7 +44,7 @@ AGAIN_S, AGAIN_S_MAX = 1.0, 60.0
 
 
 @dataclass(slots=True)
-class Outcome:
+class ImportOutcome:
     """The result of a run. Rows and points; `before`: rows that were kept before it."""
 
     rows: int = 0
@@ -53,7 +53,7 @@ class Outcome:
     untimed: int = 0
     points_refused: int = 0
     last_refusal: str = ""
-    refused: list[Refused] = field(default_factory=list)
+    refused: list[RefusedPart] = field(default_factory=list)
 
     @property
     def seen(self) -> int:
@@ -91,12 +91,12 @@ class Import:
     again: InitVar[bool] = False
 
     def __post_init__(self, again: bool) -> None:
-        self.outcome = Outcome()
+        self.outcome = ImportOutcome()
         self._again_ns = self._clock.now_ns() if again else 0
         self._created = ""
         self._seq = 0
 
-    async def run(self, found: Found) -> Outcome:
+    async def run(self, found: FoundFiles) -> ImportOutcome:
         """Import all files that were found.
 
         Raises:
@@ -129,7 +129,7 @@ class Import:
                 for flow in filter(None, flows.values()):
                     await self._feed(flow, None, mapper)
         except MappingError as error:  # what could be read a moment ago
-            self.outcome.refused.append(Refused(name, str(error)))
+            self.outcome.refused.append(RefusedPart(name, str(error)))
 
     async def _flow(self, device: str, file: str, total: int, first: Chunk) -> Flow:
         source = source_of(self._mapping, first, device)
@@ -146,7 +146,7 @@ class Import:
                     await self._block(flow, block, mapper)
         except ChangedError as error:
             source = flow.kept
-            self.outcome.refused.append(Refused(source.file, str(error), source.device))
+            self.outcome.refused.append(RefusedPart(source.file, str(error), source.device))
             return None
         if part is None:
             self.outcome.before += flow.before

@@ -53,7 +53,7 @@ class AskedHashes(msgspec.Struct, frozen=True):
     hi: Seq
 
 
-class Hashes(msgspec.Struct, frozen=True):
+class HashesAnswer(msgspec.Struct, frozen=True):
     """The hashes of a lane's messages from ``lo`` on, as uplink/hashes.py has them."""
 
     lane: str
@@ -62,7 +62,7 @@ class Hashes(msgspec.Struct, frozen=True):
     hashes: list[str | None]
 
 
-class Question(msgspec.Struct, frozen=True):
+class ClockQuestion(msgspec.Struct, frozen=True):
     """A device's question: ``t1`` is its own affair, and comes back with the answer.
 
     ``lanes``: the last seqs of lanes of ``epoch`` that stand still.
@@ -77,7 +77,7 @@ class Question(msgspec.Struct, frozen=True):
     """Empty: it says nothing. Read by whoever wants it: what it says of itself must not cost a vehicle the time."""
 
 
-class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
+class ClockAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     """When the question arrived here (``t2``) and the answer left (``t3``): ns since 1970.
 
     ``epochs``: what is known of those that were asked about; None where that cannot be said now.
@@ -90,11 +90,11 @@ class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
     t3: int
     epochs: dict[int, Lanes] | None = None
     chain: dict[int, Ends] = {}
-    hashes: Hashes | None = None
+    hashes: HashesAnswer | None = None
     yield_s: int = 0
 
 
-_read = Reader(Question).read
+_read = Reader(ClockQuestion).read
 
 
 class ClockService:
@@ -163,11 +163,11 @@ class ClockService:
             self._waiting.add(task)
             task.add_done_callback(self._waiting.discard)
         else:
-            answer = Answer(question.t1, t2, self._clock.now_ns(), yield_s=yield_s)
+            answer = ClockAnswer(question.t1, t2, self._clock.now_ns(), yield_s=yield_s)
             await self._tell(device, token, answer)
 
     async def _answer(
-        self, device: str, token: str, question: Question, t2: int, known: Known
+        self, device: str, token: str, question: ClockQuestion, t2: int, known: Known
     ) -> None:
         """Answer once the hub's knowledge is at hand; the time that takes counts as the hub's."""
         epochs, chain = None, {}
@@ -176,16 +176,18 @@ class ClockService:
             chain = {} if epochs is None else await known.ends(device, question.epochs)
         hashes = await self._hashes(device, question.hashes, known)
         await self._tell(
-            device, token, Answer(question.t1, t2, self._clock.now_ns(), epochs, chain, hashes)
+            device, token, ClockAnswer(question.t1, t2, self._clock.now_ns(), epochs, chain, hashes)
         )
 
-    async def _hashes(self, device: str, asked: AskedHashes | None, known: Known) -> Hashes | None:
+    async def _hashes(
+        self, device: str, asked: AskedHashes | None, known: Known
+    ) -> HashesAnswer | None:
         if asked is None or not 0 <= asked.hi - asked.lo < HASHES_MAX:
             return None
         found = await known.hashes(device, asked.lane, asked.epoch, asked.lo, asked.hi)
-        return None if found is None else Hashes(asked.lane, asked.epoch, asked.lo, found)
+        return None if found is None else HashesAnswer(asked.lane, asked.epoch, asked.lo, found)
 
-    async def _tell(self, device: str, token: str, answer: Answer) -> None:
+    async def _tell(self, device: str, token: str, answer: ClockAnswer) -> None:
         try:
             await self._client.publish(
                 clock_answer_subject(device, token), msgspec.json.encode(answer)

@@ -12,7 +12,7 @@ import structlog
 from backhaul_hub.db.store import Registry
 from backhaul_hub.lane_names import DOWN
 from backhaul_hub.nats.jetstream import JetStreamApi, Json
-from backhaul_hub.uplink.lane_rows import Position, read_position, store_read
+from backhaul_hub.uplink.lane_rows import ReadPosition, read_position, store_read
 
 JUMP = 1 << 20
 """Sequences passed over: more than were used since what hub.db knows was written, a second ago at most."""
@@ -85,7 +85,7 @@ class DownEnd:
     async def _keep(self) -> None:
         end = self._end  # what is acknowledged while it is stored is for the next look
         if end != self._kept:
-            await store_read(self._registry, DOWN, Position(seq=end), {})
+            await store_read(self._registry, DOWN, ReadPosition(seq=end), {})
             self._kept = end
 
 

@@ -14,7 +14,7 @@ from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
 from backhaul_hub.access.rules import clock_answer_subject
-from backhaul_hub.device import Link
+from backhaul_hub.device import DeviceLink
 from backhaul_hub.errors import HubError
 from backhaul_hub.nats.jwt import body_of
 from backhaul_hub.nats.system_requests import ask_all, ask_server
@@ -71,7 +71,7 @@ class Leafs:
         self._on_login = on_login
         self._on_claims = on_claims
         self._servers = servers
-        self.links: dict[str, Link] = {}
+        self.links: dict[str, DeviceLink] = {}
         # Of each device that is connected: at which server, and the connection's number there.
         self._connections: dict[str, tuple[str, int]] = {}
         self._silent: set[str] = set()
@@ -174,7 +174,7 @@ class Leafs:
         except HubError as error:
             log.warning("leaf_not_cut", error=str(error))
 
-    def _note(self, device: str, link: Link, leaf: dict[str, Any]) -> None:
+    def _note(self, device: str, link: DeviceLink, leaf: dict[str, Any]) -> None:
         if (rtt := leaf.get("rtt", "")) != link.rtt:
             link.rtt, link.answered_ns = rtt, self._clock.now_ns()
         link.address = str(leaf.get("ip") or link.address)
@@ -186,7 +186,7 @@ class Leafs:
         link.in_bytes = leaf.get("in_bytes", 0)
         link.out_bytes = leaf.get("out_bytes", 0)
 
-    def _note_agent(self, link: Link, *, there: bool | None) -> None:
+    def _note_agent(self, link: DeviceLink, *, there: bool | None) -> None:
         if link.agent is not there:
             link.agent, link.agent_since_ns = there, self._clock.now_ns()
 
@@ -231,7 +231,7 @@ class Leafs:
 
     def _connected(self, device: str, connection: tuple[str, int], address: str) -> None:
         self._connections[device] = connection
-        link = self.links.setdefault(device, Link())
+        link = self.links.setdefault(device, DeviceLink())
         link.address = address or link.address
         link.up, link.since_ns = True, self._clock.now_ns()
         self._note_agent(link, there=None)
@@ -241,7 +241,7 @@ class Leafs:
 
     def _disconnected(self, device: str, reason: str) -> None:
         self._connections.pop(device, None)
-        link = self.links.setdefault(device, Link())
+        link = self.links.setdefault(device, DeviceLink())
         link.up, link.since_ns, link.last_reason = False, self._clock.now_ns(), reason
         self._note_agent(link, there=None)
         log.info("leaf_disconnected", device=device, reason=reason)

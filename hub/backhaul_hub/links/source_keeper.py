@@ -14,7 +14,7 @@ from backhaul_codec.kinds import LIVE
 from backhaul_hub.config import HubConfig
 from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.continuity.lane_key import LaneKey
-from backhaul_hub.device import Device, Link
+from backhaul_hub.device import Device, DeviceLink
 from backhaul_hub.errors import HubError
 from backhaul_hub.links.leaf_connections import LEAFS_INTERVAL_S
 from backhaul_hub.links.sources import (
@@ -153,7 +153,9 @@ class SourceKeeper:
                 if strangers.now:
                     self._due.set()
 
-    def look(self, infos: Sequence[Json | None], asked_s: float, links: Mapping[str, Link]) -> None:
+    def look(
+        self, infos: Sequence[Json | None], asked_s: float, links: Mapping[str, DeviceLink]
+    ) -> None:
         """Take in the state of the shards; set up again a source that is not there, or that a connected device does not feed.
 
         ``infos``: of all shards, asked for at ``asked_s`` (monotonic seconds); None: not answered.
@@ -177,7 +179,7 @@ class SourceKeeper:
                 self._due.set()
 
     def _complaint(
-        self, source: Json, leaf: Link | None, idle_s: Mapping[str, float], now_s: float
+        self, source: Json, leaf: DeviceLink | None, idle_s: Mapping[str, float], now_s: float
     ) -> str | None:
         """Return why a source should be set up again, or None."""
         place = place_of(source)

@@ -28,7 +28,7 @@ class Allowance:
         return True
 
 
-class Pace:
+class AnswerPace:
     """When the next of a row of answers is due, so many a second at most. Times are monotonic."""
 
     def __init__(self, per_s: float) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from backhaul_hub.access.keys import read_keys
 from backhaul_hub.access.logins import new_login
 from backhaul_hub.access.revocations import Revocation, revoke
-from backhaul_hub.db.change import Change
+from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.devices import read_devices
 from backhaul_hub.db.store import Registry
 from backhaul_hub.device import FLEET
@@ -63,7 +63,7 @@ async def remove_person(directory: Path, clock: Clock, name: str) -> None:
     """
     async with await Registry.open(directory / "hub.db") as registry:
 
-        async def withdrawn() -> tuple[list[Change], None]:
+        async def withdrawn() -> tuple[list[RowChange], None]:
             known = (await known_people(registry)).get(name)
             if known is None:
                 raise RightsError(f"there is no user {name}", hint="see: backhaul-hub user ls")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from backhaul_hub.db.change import Change
+from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.store import Registry
 from backhaul_hub.people.identity import May, Person
 
@@ -17,16 +17,16 @@ class Known(NamedTuple):
     added_ns: int
 
 
-def insertion(known: Known) -> Change:
+def insertion(known: Known) -> RowChange:
     """Return the statement that adds somebody."""
     name, group, may = known.person
     row = (name, group, may.value, known.public_key, known.added_ns)
-    return Change("INSERT INTO person VALUES (?, ?, ?, ?, ?)", [row])
+    return RowChange("INSERT INTO person VALUES (?, ?, ?, ?, ?)", [row])
 
 
-def removal(name: str) -> Change:
+def removal(name: str) -> RowChange:
     """Return the statement that takes somebody out."""
-    return Change("DELETE FROM person WHERE name = ?", [(name,)])
+    return RowChange("DELETE FROM person WHERE name = ?", [(name,)])
 
 
 async def known_people(registry: Registry) -> dict[str, Known]:

@@ -89,13 +89,13 @@ class PeopleServices:
         tree = cast("Topology", Subtree(scope))
         return {**describe(tree), "lines": render(tree)}
 
-    async def devices(self, scope: Scope, question: questions.Devices) -> msgspec.Raw:
+    async def devices(self, scope: Scope, question: questions.DevicesQuestion) -> msgspec.Raw:
         """Return a page of the report on the devices that are seen."""
         known = self.known()
         seen = {device: known[device] for device in scope.devices}
         return msgspec.Raw(self.report(seen, question.after))
 
-    async def state(self, scope: Scope, question: questions.State) -> dict[str, Any]:
+    async def state(self, scope: Scope, question: questions.StateQuestion) -> dict[str, Any]:
         """Return the newest values of one device, or a page of them."""
         if question.device is not None:
             scope.require_device(question.device)
@@ -134,7 +134,9 @@ class PeopleServices:
         only = None if scope.whole else scope.devices
         return await events_answer(self.client, self.env, self.registry, question, now_ns, only)
 
-    async def conflicts(self, scope: Scope, question: questions.Conflicts) -> dict[str, Any]:
+    async def conflicts(
+        self, scope: Scope, question: questions.ConflictsQuestion
+    ) -> dict[str, Any]:
         """Return conflicts of the devices that are seen."""
         if question.device is not None:
             scope.require_device(question.device)
@@ -144,7 +146,7 @@ class PeopleServices:
         # How many were forgotten is known of all devices together alone: not this person's.
         return {"conflicts": [each for each in answer["conflicts"] if scope.sees(each["device"])]}
 
-    async def commands(self, scope: Scope, question: questions.Commands) -> dict[str, Any]:
+    async def commands(self, scope: Scope, question: questions.CommandsQuestion) -> dict[str, Any]:
         """Return the newest commands."""
         if question.device is not None:
             scope.require_device(question.device)
@@ -198,7 +200,7 @@ class PeopleServices:
 
     # To command
 
-    async def command(self, scope: Scope, question: questions.Command) -> dict[str, Any]:
+    async def command(self, scope: Scope, question: questions.CommandQuestion) -> dict[str, Any]:
         """Send a command to a device, and return it as it is recorded."""
         scope.require_device(question.device)
         device = question.device
@@ -214,9 +216,9 @@ class PeopleServices:
         if len(message) > BODY_BYTES_MAX:
             raise WriteRefusedError(f"{len(message)} bytes; {BODY_BYTES_MAX} are allowed")
         await self.api.publish(command_subject(self.env, device, question.name), message)
-        return await self._recorded(questions.Commands(device, id_))
+        return await self._recorded(questions.CommandsQuestion(device, id_))
 
-    async def _recorded(self, which: questions.Commands) -> dict[str, Any]:
+    async def _recorded(self, which: questions.CommandsQuestion) -> dict[str, Any]:
         """Return a command as it is recorded, which it is a moment after it was published."""
         assert which.device is not None
         try:
@@ -246,5 +248,5 @@ def _author(scope: Scope, who: str) -> str:
     return scope.person.name
 
 
-def _wanted(point: questions.Field) -> Value | None:
+def _wanted(point: questions.FieldQuestion) -> Value | None:
     return None if point.delete else value_from_json(point.value, point.dtype)

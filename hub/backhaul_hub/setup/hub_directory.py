@@ -12,7 +12,7 @@ from backhaul_hub.access.account_files import _resolver, write_accounts
 from backhaul_hub.access.keys import HubKeys, operator_seed_file, read_keys, write_keys
 from backhaul_hub.access.logins import OWN_USERS, creds_file, new_login
 from backhaul_hub.access.rules import JOBS_API, STORING, account_jwts
-from backhaul_hub.config import Down, Quarantine
+from backhaul_hub.config import Down, QuarantineSection
 from backhaul_hub.errors import ConfigError
 from backhaul_hub.nats_conf_text import quoted
 from backhaul_hub.private_files import private_directory, write_private
@@ -225,7 +225,7 @@ def _ca(layout: HubLayout) -> str:
 
 
 def _hub_toml(layout: HubLayout, store: int) -> str:
-    taken = (layout.up_gib << 30) * layout.shards + Down().bytes_max + Quarantine().bytes_max
+    taken = (layout.up_gib << 30) * layout.shards + Down().bytes_max + QuarantineSection().bytes_max
     twin = "".join(f"{name} = {size}\n" for name, size in twin_bytes_max(store - taken).items())
     return f"""\
 # Control plane of a backhaul hub, written by `backhaul-hub init`. Unknown keys are refused.

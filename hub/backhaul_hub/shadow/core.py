@@ -17,7 +17,7 @@ import msgspec
 from backhaul_codec import CodecError, Value
 from backhaul_codec.rules import require_name
 from backhaul_codec.state.merge import Head, HeadKey
-from backhaul_hub.db.change import Change
+from backhaul_hub.db.change import RowChange
 from backhaul_hub.device import FLEET
 from backhaul_hub.errors import WriteRefusedError
 from backhaul_hub.shadow.delta import difference, fulfils, same, stands, writer
@@ -32,7 +32,7 @@ from backhaul_hub.shadow.document import (
     read_desired,
     shown,
 )
-from backhaul_hub.shadow.state import DeviceShadow, Edition, Refusal, shadow_of, shadow_row
+from backhaul_hub.shadow.state import DesiredRefusal, DeviceShadow, Edition, shadow_of, shadow_row
 from backhaul_hub.sync.core import HubSync, PlannedWrite
 from backhaul_hub.sync.heads import HeadChange, hub_origin, is_hub_origin
 from backhaul_hub.sync.writes import Put
@@ -65,7 +65,7 @@ class Taken(NamedTuple):
     device: str
     shadow: DeviceShadow
     write: PlannedWrite | None
-    changes: list[Change]
+    changes: list[RowChange]
 
     @property
     def points(self) -> int:
@@ -183,12 +183,12 @@ class Shadows:
         if taken.write is not None:
             self._core.apply(taken.write)
 
-    def refuse(self, desired: Desired, reason: str) -> Change | None:
+    def refuse(self, desired: Desired, reason: str) -> RowChange | None:
         """Take in why a revision is not taken; return the rows to store, None where that is known."""
         device = desired.device
         if device not in self._shadows and len(self._shadows) > len(self._devices()) + _UNKNOWN_MAX:
             return None  # anybody may have written keys of devices that there are not
-        mine, refusal = self.of(device), Refusal(desired.revision, desired.stored_ns, reason)
+        mine, refusal = self.of(device), DesiredRefusal(desired.revision, desired.stored_ns, reason)
         if mine.refused == refusal:
             return None
         mine.refused = refusal
@@ -220,7 +220,7 @@ class Shadows:
             if all_of_them or document.edition != mine.editions.get(part)
         ]
 
-    def published(self, documents: Iterable[Document]) -> list[Change]:
+    def published(self, documents: Iterable[Document]) -> list[RowChange]:
         """Take in the bucket's documents; return the rows to store."""
         devices = set()
         for document in documents:

@@ -23,7 +23,7 @@ from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 from backhaul_codec.subjects import DEVICE_ID
 from backhaul_hub.config import Twin
 from backhaul_hub.db.store import Registry
-from backhaul_hub.db.turn import Turn
+from backhaul_hub.db.turn import WriteTurn
 from backhaul_hub.errors import HubError, JetStreamError, WriteRefusedError
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.shadow.core import Desired, Document, Shadows
@@ -161,7 +161,7 @@ class ShadowKeeper:
             stored = await self._api.publish(self._subject(device, document.part), document.body)
             self._on_document(device, document.part, stored["seq"], document.body)
         if documents:
-            async with Turn(self._registry):
+            async with WriteTurn(self._registry):
                 await self._registry.write(self.shadows.published(documents))
             self._noted.update((device, document.part) for document in documents)
         if lost:
@@ -248,7 +248,7 @@ class ShadowKeeper:
     async def _take(self, desired: Desired) -> None:
         trouble = Trouble(log, "desired_waits", HubError, device=desired.device)
         while True:
-            async with trouble, Turn(self._registry):
+            async with trouble, WriteTurn(self._registry):
                 await self._take_in_turn(desired)
                 break
         self._touch([desired.device])

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from backhaul_codec.state.merge import Head, HeadKey
-from backhaul_hub.db.change import Change
+from backhaul_hub.db.change import RowChange
 from backhaul_hub.shadow.document import field_key, field_name
 from backhaul_hub.sync.heads import head_body, head_of
 
@@ -21,7 +21,7 @@ class Edition(msgspec.Struct, frozen=True):
     digest: str = ""
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class DesiredRefusal(msgspec.Struct, frozen=True):
     """Why a revision of `desired` was not taken."""
 
     revision: int
@@ -39,7 +39,7 @@ class DeviceShadow:
     revision: int = 0
     """Of `desired`: the last that was taken."""
     desired_ns: int = 0
-    refused: Refusal | None = None
+    refused: DesiredRefusal | None = None
     held: dict[HeadKey, Head] = field(default_factory=dict)
     """What the vehicle last had of series that the hub has written since."""
     editions: dict[str, Edition] = field(default_factory=dict)
@@ -52,11 +52,11 @@ class _Stored(msgspec.Struct):
     held: dict[str, bytes]
     revision: int
     desired_ns: int
-    refused: Refusal | None
+    refused: DesiredRefusal | None
     editions: dict[str, Edition]
 
 
-def shadow_row(device: str, shadow: DeviceShadow) -> Change:
+def shadow_row(device: str, shadow: DeviceShadow) -> RowChange:
     """Return the statement that stores a shadow."""
     stored = _Stored(
         _bodies(shadow.wishes),
@@ -67,7 +67,7 @@ def shadow_row(device: str, shadow: DeviceShadow) -> Change:
         shadow.editions,
     )
     row = (device, msgspec.json.encode(stored).decode())
-    return Change("INSERT OR REPLACE INTO shadow VALUES (?, ?)", [row])
+    return RowChange("INSERT OR REPLACE INTO shadow VALUES (?, ?)", [row])
 
 
 def shadow_of(text: str) -> DeviceShadow:

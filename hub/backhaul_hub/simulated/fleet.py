@@ -24,7 +24,7 @@ BACKLOG_PASSES = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class FleetPlan:
     """The plan of a fleet.
 
     Args:
@@ -65,10 +65,10 @@ class Plan:
         return round_ns * len(TURNS) // TURNS.count(node) // self.passes
 
 
-class Fleet:
+class SimulatedVehicles:
     """All vehicles of a plan. The first ones are those that are away at the start."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: FleetPlan) -> None:
         self.plan = plan
         to_ns = plan.start_ns + plan.seconds * _SECOND_NS
         self.faults = plant(plan.faults, plan.devices, plan.seed, plan.from_ns, to_ns)

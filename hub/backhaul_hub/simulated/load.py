@@ -22,7 +22,7 @@ from backhaul_hub.errors import HubError
 from backhaul_hub.lane_names import out_stream
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.shards import shard_of, up_name
-from backhaul_hub.simulated.fleet import Fleet
+from backhaul_hub.simulated.fleet import SimulatedVehicles
 from backhaul_hub.simulated.lanes import Sourced
 from backhaul_hub.simulated.target import INBOX, publish_subject
 from backhaul_runtime.clock import Clock
@@ -166,7 +166,7 @@ class Run:
         sleep: as `asyncio.sleep`.
     """
 
-    _fleet: Fleet
+    _fleet: SimulatedVehicles
     _send: Callable[[Sourced], Awaitable[None]]
     _clock: Clock
     _sleep: Callable[[float], Awaitable[None]] = asyncio.sleep

@@ -13,7 +13,7 @@ from typing import Any
 
 from backhaul_codec.state.merge import Head, HeadKey
 from backhaul_codec.wire.point_body import encode_value
-from backhaul_hub.db.change import Change
+from backhaul_hub.db.change import RowChange
 from backhaul_hub.sync.heads import head_body, head_of, is_hub_origin
 
 HUB_CLOCK = "synced"
@@ -122,7 +122,7 @@ class ConflictLedger:
         if conflict.id in self.conflicts:
             self.conflicts[conflict.id] = conflict
 
-    def take_changes(self) -> list[Change]:
+    def take_changes(self) -> list[RowChange]:
         """Return the rows to store since the last call."""
         unstored = [self.conflicts[id_] for id_ in sorted(self._unstored) if id_ in self.conflicts]
         gone = [(id_,) for id_ in sorted(self._gone)]
@@ -130,8 +130,8 @@ class ConflictLedger:
         if gone:
             dropped = (self.dropped_resolved, self.dropped_unresolved)
             changes += [
-                Change("DELETE FROM conflict WHERE id = ?", gone),
-                Change("INSERT OR REPLACE INTO conflicts_dropped VALUES (0, ?, ?)", [dropped]),
+                RowChange("DELETE FROM conflict WHERE id = ?", gone),
+                RowChange("INSERT OR REPLACE INTO conflicts_dropped VALUES (0, ?, ?)", [dropped]),
             ]
         self._unstored, self._gone = set(), set()
         return changes
@@ -147,9 +147,9 @@ class ConflictLedger:
         self._gone.add(oldest)
 
 
-def insertion(conflicts: Iterable[Conflict]) -> Change:
+def insertion(conflicts: Iterable[Conflict]) -> RowChange:
     """Return the statement that stores conflicts, new or settled."""
-    return Change(
+    return RowChange(
         "INSERT OR REPLACE INTO conflict VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [
             (

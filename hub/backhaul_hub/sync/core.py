@@ -18,15 +18,15 @@ import structlog
 from backhaul_codec import CodecError, Opaque, decode
 from backhaul_codec.kinds import POINT, SYSTEM
 from backhaul_codec.points import JSON
-from backhaul_codec.state.merge import Change as Merge
 from backhaul_codec.state.merge import Head, HeadKey, Merged
+from backhaul_codec.state.merge import ValueChange as Merge
 from backhaul_codec.strict.json import JsonError, read_typed
 from backhaul_codec.subjects import Uplink
 from backhaul_codec.wire.placed import Placed, decode_placed
 from backhaul_hub.continuity.examine import Examined
 from backhaul_hub.continuity.future_stamps import FutureRule, restamps
 from backhaul_hub.continuity.lane_key import LaneKey
-from backhaul_hub.db.change import Change
+from backhaul_hub.db.change import RowChange
 from backhaul_hub.device import FLEET
 from backhaul_hub.sync.conflicts import HUB_CLOCK, Conflict, ConflictLedger, Side, in_conflict
 from backhaul_hub.sync.device_knowledge import Word, Words
@@ -35,7 +35,7 @@ from backhaul_hub.sync.heads import insertion as heads_insertion
 from backhaul_hub.sync.outbox import Lacking, Outbox, frame_subjects
 from backhaul_hub.sync.outbox import insertion as outbox_insertion
 from backhaul_hub.sync.tree import FleetTree
-from backhaul_hub.sync.writes import Put, Write, plan_write
+from backhaul_hub.sync.writes import NodeWrite, Put, plan_write
 from backhaul_runtime.clock import Clock
 
 log = structlog.get_logger(__name__)
@@ -70,9 +70,9 @@ class PlannedWrite(NamedTuple):
     """A write, and all that goes into hub.db for it."""
 
     device: str
-    writes: list[Write]
+    writes: list[NodeWrite]
     lacking: list[Lacking]
-    changes: list[Change]
+    changes: list[RowChange]
 
 
 class HubSync:
@@ -134,13 +134,13 @@ class HubSync:
         elif uplink.kind is SYSTEM and uplink.type in _EVENTS:
             self._take_event(said.key, said.seq, uplink.type, said.body)
 
-    def take_changes(self) -> Sequence[Change]:
+    def take_changes(self) -> Sequence[RowChange]:
         """Return the rows to store with this turn."""
         changes = [*self.heads.take_changes(), *self.conflicts.take_changes()]
         if self._peers_unstored:
             self.news |= self._peers_unstored
             rows = [(device, _peer_text(self.peer(device))) for device in self._peers_unstored]
-            changes.append(Change("INSERT OR REPLACE INTO said VALUES (?, ?)", rows))
+            changes.append(RowChange("INSERT OR REPLACE INTO said VALUES (?, ?)", rows))
             self._peers_unstored = set()
         return changes
 

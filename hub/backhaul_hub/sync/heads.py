@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from backhaul_codec import Point, decode, encode_point
-from backhaul_codec.state.merge import Change as Merge
 from backhaul_codec.state.merge import Head, HeadKey, Heads, Merged, merge
+from backhaul_codec.state.merge import ValueChange as Merge
 from backhaul_codec.wire.placed import Placed
-from backhaul_hub.db.change import Change
+from backhaul_hub.db.change import RowChange
 
 _HUB = "hub"
 
@@ -153,16 +153,16 @@ class FleetHeads:
             if (head := mine.heads.get(key)) is not None
         ]
 
-    def take_changes(self) -> list[Change]:
+    def take_changes(self) -> list[RowChange]:
         """Return the rows to store since the last call."""
         unstored, self._unstored = self._unstored, set()
         rows = [row for device, key in unstored for row in self.rows(device, [key])]
         return [insertion(rows)] if rows else []
 
 
-def insertion(rows: Iterable[StoredHead]) -> Change:
+def insertion(rows: Iterable[StoredHead]) -> RowChange:
     """Return the statement that stores heads."""
-    return Change(
+    return RowChange(
         "INSERT OR REPLACE INTO head VALUES (?, ?, ?, ?, ?, ?, ?)",
         [(row.device, *row.key, head_body(row.key, row.head), row.heard_ns) for row in rows],
     )

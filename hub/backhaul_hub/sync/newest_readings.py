@@ -27,7 +27,7 @@ from backhaul_codec.strict.json import read_typed
 from backhaul_codec.wire.frame_layout import Layout
 from backhaul_hub.continuity.examine import Examined
 from backhaul_hub.continuity.future_stamps import FutureReadings, FutureRule
-from backhaul_hub.db.change import Change
+from backhaul_hub.db.change import RowChange
 from backhaul_runtime.clock import Clock
 
 log = structlog.get_logger(__name__)
@@ -42,7 +42,7 @@ SERIES_MAX = 20_000
 """Of one device. A device that invents names fills no memory but its own share."""
 
 
-class Series(NamedTuple):
+class DeviceSeries(NamedTuple):
     """A series of telemetry within its device."""
 
     node: str
@@ -61,7 +61,7 @@ class NewReading(NamedTuple):
     """A reading that is newer than any before it."""
 
     device: str
-    series: Series
+    series: DeviceSeries
     reading: Reading
     quality: str | None = None
     """How good the vehicle's clock was, where that was said with it."""
@@ -83,23 +83,23 @@ class Readings:
         self._future = future
         self._listening = listening
         self._keep = keep
-        self._devices: dict[str, dict[Series, Reading]] = {}
+        self._devices: dict[str, dict[DeviceSeries, Reading]] = {}
         self._frames: list[tuple[Examined, bool]] = []
         """Frames of this turn, and whether each is new."""
         self.fresh: list[NewReading] = []
         """What is to be told to whoever listens; taken by who has told it."""
 
-    def of(self, device: str) -> dict[Series, Reading]:
+    def of(self, device: str) -> dict[DeviceSeries, Reading]:
         """Return the newest readings of a device."""
         return self._devices.get(device, {})
 
-    def all(self) -> Iterator[tuple[str, Series, Reading]]:
+    def all(self) -> Iterator[tuple[str, DeviceSeries, Reading]]:
         """Yield the newest readings of all devices."""
         for device, known in self._devices.items():
             for series, reading in known.items():
                 yield device, series, reading
 
-    def restore(self, device: str, series: Series, reading: Reading) -> None:
+    def restore(self, device: str, series: DeviceSeries, reading: Reading) -> None:
         """Take in a reading that was known before, and was told: it is not fresh."""
         known = self._devices.setdefault(device, {})
         if series not in known or known[series].time < reading.time:
@@ -116,7 +116,7 @@ class Readings:
             except CodecError as error:
                 log.warning("readings_not_understood", device=uplink.device, error=str(error))
 
-    def take_changes(self) -> Sequence[Change]:
+    def take_changes(self) -> Sequence[RowChange]:
         """Look into the frames of this turn; there is nothing to store of them.
 
         The last come first: in a backlog all those before them are older, and seen to be so at a
@@ -142,7 +142,7 @@ class Readings:
         """Return whether a frame may have a newer value of any of its series."""
         known = self.of(device)
         for type_, key in zip(layout.types, layout.keys or repeat(""), strict=False):
-            before = known.get(Series(layout.node, type_, key))
+            before = known.get(DeviceSeries(layout.node, type_, key))
             if before is None or before.time < newest_ns:
                 return True
         return False
@@ -151,7 +151,7 @@ class Readings:
         known = self._devices.setdefault(device, {})
         now_ns = self._clock.now_ns()
         for point in points:
-            series = Series(point.node, point.type, point.key)
+            series = DeviceSeries(point.node, point.type, point.key)
             before = known.get(series)
             if before is not None and before.time >= point.time:
                 continue

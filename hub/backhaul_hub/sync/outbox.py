@@ -29,7 +29,7 @@ from backhaul_codec.subjects import (
     point_subject,
 )
 from backhaul_codec.wire.placed import edge_frame_points
-from backhaul_hub.db.change import Change
+from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.store import Registry
 from backhaul_hub.device import Device
 from backhaul_hub.errors import HubError
@@ -96,14 +96,14 @@ class Outbox:
         return sum(known == device for known, _ in self._lacking)
 
 
-def insertion(rows: Iterable[Lacking]) -> Change:
+def insertion(rows: Iterable[Lacking]) -> RowChange:
     """Return the statement that stores messages which DOWN lacks."""
-    return Change("INSERT OR REPLACE INTO outbox VALUES (?, ?, ?)", [row[:3] for row in rows])
+    return RowChange("INSERT OR REPLACE INTO outbox VALUES (?, ?, ?)", [row[:3] for row in rows])
 
 
-def removal(rows: Iterable[Lacking]) -> Change:
+def removal(rows: Iterable[Lacking]) -> RowChange:
     """Return the statement that forgets messages in DOWN; not where one was written again since."""
-    return Change(
+    return RowChange(
         # A row that was not durable itself may have taken the turn of one that was.
         "DELETE FROM outbox WHERE device = ? AND subject = ? AND turn <= ?",
         [row[:3] for row in rows],

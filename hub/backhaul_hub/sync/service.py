@@ -15,9 +15,9 @@ from backhaul_codec.state.merge import Head, HeadKey
 from backhaul_codec.state.tree_text import describe, render
 from backhaul_codec.subjects import decode_token
 from backhaul_hub import questions
-from backhaul_hub.db.change import Change
+from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.store import Registry
-from backhaul_hub.db.turn import Turn
+from backhaul_hub.db.turn import WriteTurn
 from backhaul_hub.device import FLEET
 from backhaul_hub.errors import HubError, WriteRefusedError
 from backhaul_hub.sync.conflicts import ACCEPTED, REVERTED, Conflict, Side
@@ -85,7 +85,7 @@ class SyncService:
 
     async def node(self, question: questions.Node) -> dict[str, Any]:
         """Change the tree. Raises: HubError."""
-        async with Turn(self._registry):
+        async with WriteTurn(self._registry):
             plan = self._plan(question)
             return await self._write_in_turn(plan.device, plan.puts, question.who)
 
@@ -108,7 +108,7 @@ class SyncService:
             case "undelete":
                 return plans.undelete(address, under)
 
-    async def conflicts(self, question: questions.Conflicts) -> dict[str, Any]:
+    async def conflicts(self, question: questions.ConflictsQuestion) -> dict[str, Any]:
         """Return conflicts, oldest first. Raises: HubError."""
         if question.device is not None:
             self._require(question.device)
@@ -124,7 +124,7 @@ class SyncService:
 
     async def settle(self, question: questions.Settle) -> dict[str, Any]:
         """Revert or accept the winner of a conflict. Raises: HubError."""
-        async with Turn(self._registry):
+        async with WriteTurn(self._registry):
             conflict = self._sync.conflicts.conflicts.get(question.id)
             if conflict is None:
                 raise WriteRefusedError(f"there is no conflict {question.id}")
@@ -149,7 +149,7 @@ class SyncService:
             return {**answer, "conflict": _conflict_json(settled)}
 
     async def _write(self, device: str, puts: Sequence[Sequence[Put]], who: str) -> dict[str, Any]:
-        async with Turn(self._registry):
+        async with WriteTurn(self._registry):
             return await self._write_in_turn(device, puts, who)
 
     async def _write_in_turn(
@@ -157,7 +157,7 @@ class SyncService:
         device: str,
         puts: Sequence[Sequence[Put]],
         who: str,
-        also: Sequence[Change] = (),
+        also: Sequence[RowChange] = (),
     ) -> dict[str, Any]:
         planned = self._sync.plan(device, puts, hub_origin(_checked(who)))
         await self._registry.write([*planned.changes, *also])

@@ -24,14 +24,14 @@ class Put:
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class NodeWrite:
     """Points of one node that are written together, and the subject they go to the vehicle on."""
 
     subject: str
     points: list[Placed]
 
 
-def plan_write(mine: DeviceHeads, puts: Sequence[Put], origin: str, time_ns: int) -> Write:
+def plan_write(mine: DeviceHeads, puts: Sequence[Put], origin: str, time_ns: int) -> NodeWrite:
     """Return the write that fulfils a request: one node's series, all or none.
 
     Writing a value puts a deleted series back. `time_ns` is their stamp, greater than any seen
@@ -56,7 +56,7 @@ def plan_write(mine: DeviceHeads, puts: Sequence[Put], origin: str, time_ns: int
             downlink.frame_of(mine.heads, {*known, *new}, new)
     except (CodecError, SubjectError) as error:
         raise WriteRefusedError(str(error)) from error
-    return Write(subject, points)
+    return NodeWrite(subject, points)
 
 
 def _placed(mine: DeviceHeads, put: Put, origin: str, time_ns: int) -> Placed:

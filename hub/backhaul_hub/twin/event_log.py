@@ -18,7 +18,7 @@ from nats.errors import Error as NatsError
 from nats.js.api import DeliverPolicy
 
 from backhaul_codec import CodecError, Message, Opaque, decode
-from backhaul_codec.assurance.completeness import ALSO_IMPORTED, HourReport, State
+from backhaul_codec.assurance.completeness import ALSO_IMPORTED, HourReport, HourState
 from backhaul_codec.kinds import LIVE
 from backhaul_codec.points import JSON
 from backhaul_codec.ranges import RangeSet
@@ -62,7 +62,7 @@ class VehicleEvent(NamedTuple):
         return stamp | {"kind": self.kind} | self.said | named
 
 
-class Found(NamedTuple):
+class FoundEvents(NamedTuple):
     """Events by their time, the newest last, and all other messages between them."""
 
     events: list[VehicleEvent]
@@ -155,10 +155,10 @@ class EventLog:
         seen = self._seen.setdefault((event.device, event.epoch), RangeSet())
         return seen.add(event.seq) > 0
 
-    def found(self) -> Found:
+    def found(self) -> FoundEvents:
         """Return the log's events."""
         newest = [event for _, _, event in sorted(self._newest)]
-        return Found(newest, self._earlier, self._repeats, self._unreadable)
+        return FoundEvents(newest, self._earlier, self._repeats, self._unreadable)
 
 
 async def find_events(
@@ -169,7 +169,7 @@ async def find_events(
     devices: Collection[str] | None = None,
     kind: str | None = None,
     since_ns: int,
-) -> Found:
+) -> FoundEvents:
     """Fill a log with the events of TWIN_EVENTS, of all devices or of these.
 
     Raises:
@@ -212,7 +212,7 @@ def standing(info: Json) -> tuple[int, tuple[str, ...]]:
     return sum(each["lag"] for each in sources), tuple(sorted(silent))
 
 
-def hiding(report: HourReport) -> State:
+def hiding(report: HourReport) -> HourState:
     """Return how an hour stands as far as events go: those travel on the live lane alone."""
     if report.why not in ("", ALSO_IMPORTED) or any(each.lane == LIVE for each in report.missing):
         return "waiting"

@@ -22,7 +22,7 @@ from backhaul_hub.errors import HubError
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.sync.core import Announcement, HubSync
 from backhaul_hub.sync.heads import is_hub_origin
-from backhaul_hub.sync.newest_readings import NewReading, Reading, Readings, Series
+from backhaul_hub.sync.newest_readings import DeviceSeries, NewReading, Reading, Readings
 from backhaul_hub.twin.state_messages import (
     StateKey,
     StateValue,
@@ -78,7 +78,7 @@ class StatePublisher:
             device, key, head, _ = announcement.change
             if key.parent or is_hub_origin(head.origin):
                 continue
-            series = Series(key.node, key.type, key.key)
+            series = DeviceSeries(key.node, key.type, key.key)
             reading = self._readings.of(device).get(series)
             if reading is None or reading.time <= head.time:
                 quality = self._quality(device)
@@ -121,7 +121,7 @@ class StatePublisher:
             self.busy = True
             self._due.set()
 
-    def _is_newest(self, device: str, series: Series, reading: Reading) -> bool:
+    def _is_newest(self, device: str, series: DeviceSeries, reading: Reading) -> bool:
         """Tell whether nothing newer was said of this series in a point of its own."""
         head = self._core.heads.get(device, HeadKey("", *series))
         return head is None or is_hub_origin(head.origin) or head.time <= reading.time

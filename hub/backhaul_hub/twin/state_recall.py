@@ -18,7 +18,7 @@ from backhaul_hub.nats.ephemeral_reader import pending
 from backhaul_hub.nats.stream_reader import StoredReader
 from backhaul_hub.streams.twin_streams import STATE
 from backhaul_hub.sync.heads import FleetHeads
-from backhaul_hub.sync.newest_readings import Reading, Readings, Series
+from backhaul_hub.sync.newest_readings import DeviceSeries, Reading, Readings
 from backhaul_hub.twin.state_messages import read_state
 
 LOOK_BACK_MESSAGES = 8192
@@ -39,7 +39,7 @@ async def recall(client: Client, heads: FleetHeads, readings: Readings) -> None:
             if (found := read_state(message.data)) is None:
                 continue
             key, stated = found
-            series = Series(key.node, key.type, key.key)
+            series = DeviceSeries(key.node, key.type, key.key)
             head = heads.get(key.device, HeadKey("", *series))
             if head is None or head.time != stated.time:
                 readings.restore(key.device, series, Reading(stated.time, stated.value))

@@ -24,7 +24,7 @@ from backhaul_hub.errors import HubError, JetStreamError
 from backhaul_hub.nats.jetstream import JetStreamApi, Json
 from backhaul_hub.nats.stream_reader import Stored, StoredReader, holes
 from backhaul_hub.uplink.block_store import BlockStore
-from backhaul_hub.uplink.lane_rows import Position
+from backhaul_hub.uplink.lane_rows import ReadPosition
 from backhaul_runtime.jetstream import stamp_ns
 
 _BATCH_MESSAGES = 512
@@ -35,10 +35,10 @@ Reason = Literal["recreated", "rolled_back", "purged", "deleted"]
 
 
 @dataclass(slots=True)
-class Finding:
+class AuditFindings:
     """The findings of an audit. Numbers are of blocks."""
 
-    position: Position
+    position: ReadPosition
     """Where to go on reading."""
     reasons: list[Reason] = field(default_factory=list)
     aged: list[int] = field(default_factory=list)
@@ -83,7 +83,7 @@ class Audit:
         self._deleted = 0
         self._suspected_ns: int | None = None
 
-    def differs(self, info: Json, position: Position) -> bool:
+    def differs(self, info: Json, position: ReadPosition) -> bool:
         """Say whether a stream's info alone calls for an audit."""
         state = stream_state(info)
         return (
@@ -93,7 +93,7 @@ class Audit:
             or state.deleted != self._deleted
         )
 
-    async def look(self, position: Position) -> tuple[StreamState, Finding]:
+    async def look(self, position: ReadPosition) -> tuple[StreamState, AuditFindings]:
         """Compare the stream with the record of its reading.
 
         Of a cluster's stream a loss is believed once it has been there for 15 s.
@@ -116,10 +116,12 @@ class Audit:
         """Take note that the findings of this state are stored: they are no news any more."""
         self._deleted = state.deleted
 
-    async def _compare(self, state: StreamState, position: Position) -> tuple[StreamState, Finding]:
+    async def _compare(
+        self, state: StreamState, position: ReadPosition
+    ) -> tuple[StreamState, AuditFindings]:
         if position.created and position.created != state.created:
             return state, await self._recreated(state, position)
-        finding = Finding(replace(position, created=state.created))
+        finding = AuditFindings(replace(position, created=state.created))
         if await self._went_back(state, position):
             await self._find_what_stayed(state, finding)
             # It may begin earlier than it did.
@@ -131,21 +133,21 @@ class Audit:
             await self._find_what_middle_lost(state, finding)
         return state, finding
 
-    async def _recreated(self, state: StreamState, position: Position) -> Finding:
-        return Finding(
+    async def _recreated(self, state: StreamState, position: ReadPosition) -> AuditFindings:
+        return AuditFindings(
             replace(position, created=state.created, seq=0, stored_ns=0, first_seq=state.first_seq),
             ["recreated"],
             gone=[block.number for block in await self._blocks.blocks()],
         )
 
-    async def _went_back(self, state: StreamState, position: Position) -> bool:
+    async def _went_back(self, state: StreamState, position: ReadPosition) -> bool:
         if state.last_seq < position.seq:
             return True
         if position.seq < state.first_seq:
             return False
         return not await self._is_there(position.seq, position.stored_ns)
 
-    async def _find_what_stayed(self, state: StreamState, finding: Finding) -> None:
+    async def _find_what_stayed(self, state: StreamState, finding: AuditFindings) -> None:
         """Find the newest block that is wholly there; all after it is to be read again."""
         finding.reasons.append("rolled_back")
         seq, stored_ns = state.first_seq - 1, 0
@@ -158,7 +160,7 @@ class Audit:
             finding.position, seq=min(seq, finding.position.seq), stored_ns=stored_ns
         )
 
-    async def _find_what_front_lost(self, state: StreamState, finding: Finding) -> None:
+    async def _find_what_front_lost(self, state: StreamState, finding: AuditFindings) -> None:
         """Tell messages that the limits took off the front from purged ones."""
         first = state.first_seq
         before = [
@@ -175,7 +177,7 @@ class Audit:
             await self._remake((block for block in before if block.high >= first), finding)
         finding.position = replace(finding.position, first_seq=first)
 
-    async def _find_what_middle_lost(self, state: StreamState, finding: Finding) -> None:
+    async def _find_what_middle_lost(self, state: StreamState, finding: AuditFindings) -> None:
         """Find the blocks in which single messages were deleted, or lost by the server."""
         settled = {*finding.gone, *finding.aged, *(each.block.number for each in finding.remade)}
         first, last = block_of(state.first_seq), block_of(finding.position.seq)
@@ -205,7 +207,7 @@ class Audit:
             counts[block_of(seq)] = counts.get(block_of(seq), 0) + 1
         return counts
 
-    async def _remake(self, blocks: Iterable[Block], finding: Finding) -> None:
+    async def _remake(self, blocks: Iterable[Block], finding: AuditFindings) -> None:
         for block in blocks:
             content = await self._read_block(block)
             if content is None:

@@ -9,7 +9,7 @@ import msgspec
 from backhaul_codec.ranges import RangeSet
 from backhaul_hub.continuity.blocks import Block, BlockContent
 from backhaul_hub.continuity.lane_key import LaneKey
-from backhaul_hub.db.change import Change
+from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.store import Registry
 
 _PUT_BLOCK = (
@@ -96,7 +96,7 @@ class BlockStore:
                 _add(found, _ranges(ranges))
         return found
 
-    def put(self, blocks: Iterable[tuple[Block, Mapping[LaneKey, RangeSet]]]) -> list[Change]:
+    def put(self, blocks: Iterable[tuple[Block, Mapping[LaneKey, RangeSet]]]) -> list[RowChange]:
         """Return the statements that write these blocks, and of their lanes those that are given."""
         block_rows, lane_rows = [], []
         for block, lanes in blocks:
@@ -107,24 +107,24 @@ class BlockStore:
                 (self._stream, block.number, *key, msgspec.json.encode(list(ranges)).decode())
                 for key, ranges in lanes.items()
             ]
-        return [Change(_PUT_BLOCK, block_rows), Change(_PUT_LANE, lane_rows)]
+        return [RowChange(_PUT_BLOCK, block_rows), RowChange(_PUT_LANE, lane_rows)]
 
-    def drop(self, numbers: Iterable[int]) -> list[Change]:
+    def drop(self, numbers: Iterable[int]) -> list[RowChange]:
         """Return the statements that delete these blocks."""
         rows = [(self._stream, number) for number in numbers]
         return [
-            Change("DELETE FROM block WHERE stream = ? AND number = ?", rows),
-            Change("DELETE FROM block_lane WHERE stream = ? AND number = ?", rows),
+            RowChange("DELETE FROM block WHERE stream = ? AND number = ?", rows),
+            RowChange("DELETE FROM block_lane WHERE stream = ? AND number = ?", rows),
         ]
 
 
-def forget_lanes(keys: Iterable[LaneKey]) -> list[Change]:
+def forget_lanes(keys: Iterable[LaneKey]) -> list[RowChange]:
     """Return the statements that delete all rows of these lanes."""
     rows = [tuple(key) for key in keys]
     where = "WHERE device = ? AND lane = ? AND epoch = ?"
     return [
-        Change(f"DELETE FROM lane {where}", rows),  # noqa: S608 - two constants
-        Change(f"DELETE FROM block_lane {where}", rows),  # noqa: S608
+        RowChange(f"DELETE FROM lane {where}", rows),  # noqa: S608 - two constants
+        RowChange(f"DELETE FROM block_lane {where}", rows),  # noqa: S608
     ]
 
 

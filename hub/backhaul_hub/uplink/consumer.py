@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from backhaul_hub.continuity.examine import Examined
-from backhaul_hub.db.change import Change
+from backhaul_hub.db.change import RowChange
 
 
 class Consumer(Protocol):
@@ -30,7 +30,7 @@ class Consumer(Protocol):
             is_new: whether this seq never came before, as far as hub.db knows.
         """
 
-    def take_changes(self) -> Sequence[Change]:
+    def take_changes(self) -> Sequence[RowChange]:
         """Return the rows to write along with the messages of this turn, and forget them.
 
         Where the disk refuses, the same rows are tried again before anything else is taken in.

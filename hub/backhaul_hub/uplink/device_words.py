@@ -15,7 +15,7 @@ from backhaul_codec.assurance.completeness import HOUR_NS
 from backhaul_codec.protocol.words import ClockWord, EpochWord, MarkWord, Receipt, Word, forked_by
 from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.continuity.lane_key import LaneKey
-from backhaul_hub.db.change import Change
+from backhaul_hub.db.change import RowChange
 
 log = structlog.get_logger(__name__)
 
@@ -71,7 +71,7 @@ class WordBook:
             case ClockWord():
                 self._clock(key.device, word)
 
-    def take_changes(self) -> list[Change]:
+    def take_changes(self) -> list[RowChange]:
         """Return the rows to be stored."""
         marks, self._marks = self._marks, []
         epochs, self._epochs = self._epochs, []
@@ -80,12 +80,12 @@ class WordBook:
         hours = {(row[0], row[1], row[3]) for row in marks}
         oldest = {row[0]: row[4] - MARKS_KEPT_NS for row in marks}
         return [
-            Change(_PUT_MARK, marks),
-            Change(_THIN_MARKS, sorted(hours)),
-            Change(_OLD_MARKS, [(device, ns // HOUR_NS) for device, ns in oldest.items()]),
-            Change(_PUT_EPOCH, epochs),
-            Change(_OLD_EPOCHS, [(row[0], row[6] - MARKS_KEPT_NS) for row in epochs]),
-            Change(_PUT_CLOCK, clocks),
+            RowChange(_PUT_MARK, marks),
+            RowChange(_THIN_MARKS, sorted(hours)),
+            RowChange(_OLD_MARKS, [(device, ns // HOUR_NS) for device, ns in oldest.items()]),
+            RowChange(_PUT_EPOCH, epochs),
+            RowChange(_OLD_EPOCHS, [(row[0], row[6] - MARKS_KEPT_NS) for row in epochs]),
+            RowChange(_PUT_CLOCK, clocks),
         ]
 
     def _explain(self, device: str, word: Receipt) -> None:

@@ -23,7 +23,7 @@ _BLOCKS_OF = (
 )
 
 
-class Hashes:
+class MessageHashes:
     """Looks messages of one UP stream up. Where a seq stands there twice, the first message counts.
 
     Args:

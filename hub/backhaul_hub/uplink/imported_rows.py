@@ -10,7 +10,7 @@ from nats.errors import Error as NatsError
 
 from backhaul_codec.assurance.completeness import HOUR_NS
 from backhaul_codec.subjects import IMPORT_STREAM
-from backhaul_hub.db.change import Change
+from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import HubError
 from backhaul_hub.nats.jetstream import JetStreamApi
@@ -90,21 +90,21 @@ async def unfinished(registry: Registry, now_ns: int) -> str:
     return f"{file} of {device}, {kept} of {total} rows{more}"
 
 
-def put(source: Source) -> list[Change]:
+def put(source: Source) -> list[RowChange]:
     """Return the statements that note a recording."""
-    return [Change(_PUT, [astuple(source)])]
+    return [RowChange(_PUT, [astuple(source)])]
 
 
-def take_epoch(device: str, epoch: int, stretch: str) -> Change:
+def take_epoch(device: str, epoch: int, stretch: str) -> RowChange:
     """Return the statement that notes which rows have an epoch."""
-    return Change(
+    return RowChange(
         "INSERT OR REPLACE INTO import_epoch VALUES (?, ?, ?)", [(device, epoch, stretch)]
     )
 
 
-def note_stream(created: str, seq: int) -> Change:
+def note_stream(created: str, seq: int) -> RowChange:
     """Return the statement that notes how far the stream went at least, and which one it was."""
-    return Change(
+    return RowChange(
         "INSERT OR REPLACE INTO import_stream VALUES (?, ?, ?)", [(IMPORT_STREAM, created, seq)]
     )
 
@@ -131,9 +131,9 @@ async def trouble(registry: Registry, api: JetStreamApi, now_ns: int) -> str:
         return ""  # that the server does not answer is a condition of its own
 
 
-def add_hours(device: str, hours: Mapping[int, int]) -> Change:
+def add_hours(device: str, hours: Mapping[int, int]) -> RowChange:
     """Return the statement that notes readings of hours since 1970."""
-    return Change(
+    return RowChange(
         "INSERT INTO import_hour VALUES (?, ?, ?)"
         " ON CONFLICT (device, hour) DO UPDATE SET points = points + excluded.points",
         [(device, hour, points) for hour, points in hours.items()],

@@ -11,14 +11,14 @@ from backhaul_codec.ranges import RangeSet
 from backhaul_hub.continuity import chain
 from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.continuity.lane_state import Explained, LaneState
-from backhaul_hub.db.change import Change
+from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.store import Registry
 
 _PUT_LANE = "INSERT OR REPLACE INTO lane VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class ReadPosition:
     """How far a stream has been read."""
 
     created: str = ""
@@ -42,21 +42,21 @@ async def read_lanes(registry: Registry, device: str = "") -> dict[LaneKey, Lane
     return {LaneKey(*row[:3]): _lane_state(*row[3:]) for row in rows}
 
 
-async def read_position(registry: Registry, stream: str) -> Position:
+async def read_position(registry: Registry, stream: str) -> ReadPosition:
     """Return how far a stream has been read (nothing, where it never was)."""
     rows = await registry.fetch(
         "SELECT created, seq, quarantined, stored_ns, first_seq FROM position WHERE stream = ?",
         (stream,),
     )
-    return next((Position(*row) for row in rows), Position())
+    return next((ReadPosition(*row) for row in rows), ReadPosition())
 
 
 async def store_read(
     registry: Registry,
     stream: str,
-    position: Position,
+    position: ReadPosition,
     lanes: Mapping[LaneKey, LaneState],
-    changes: Sequence[Change] = (),
+    changes: Sequence[RowChange] = (),
 ) -> None:
     """Write a read position and all that changed on the way there, atomically.
 
@@ -67,8 +67,8 @@ async def store_read(
     read = (stream, *astuple(position))
     await registry.write(
         [
-            Change(_PUT_LANE, rows),
-            Change("INSERT OR REPLACE INTO position VALUES (?, ?, ?, ?, ?, ?)", [read]),
+            RowChange(_PUT_LANE, rows),
+            RowChange("INSERT OR REPLACE INTO position VALUES (?, ?, ?, ?, ?, ?)", [read]),
             *changes,
         ]
     )

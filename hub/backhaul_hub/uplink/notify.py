@@ -15,7 +15,7 @@ from backhaul_hub.continuity.former_epochs import FormerEpochs, Held, Place
 from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.continuity.resend_policy import RepairBook
-from backhaul_hub.device import Link
+from backhaul_hub.device import DeviceLink
 from backhaul_hub.errors import HubError
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_runtime.clock import Clock
@@ -43,7 +43,7 @@ class Teller:
     _clock: Clock
     _: KW_ONLY
     devices: Callable[[], Iterable[str]]
-    links: Mapping[str, Link]
+    links: Mapping[str, DeviceLink]
     lags: Mapping[tuple[str, str], int]
     settled: Callable[[], bool]
     answerer: Callable[[str], str | None]

@@ -21,17 +21,17 @@ from backhaul_hub.continuity.examine import Examined, UnreadableError, examine, 
 from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.continuity.repeats import Run, forks_from
-from backhaul_hub.db.change import Change
+from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import HubError, RegistryError
 from backhaul_hub.nats.jetstream import JetStreamApi, Json
 from backhaul_hub.nats.stream_reader import Stored, StoredReader
-from backhaul_hub.uplink.audit import Audit, Finding, require_gone
+from backhaul_hub.uplink.audit import Audit, AuditFindings, require_gone
 from backhaul_hub.uplink.block_store import BlockStore, forget_lanes
 from backhaul_hub.uplink.consumer import Consumer
 from backhaul_hub.uplink.device_words import WordBook
-from backhaul_hub.uplink.hashes import Hashes
-from backhaul_hub.uplink.lane_rows import Position, read_position, store_read
+from backhaul_hub.uplink.hashes import MessageHashes
+from backhaul_hub.uplink.lane_rows import ReadPosition, read_position, store_read
 from backhaul_hub.uplink.quarantine import set_aside
 from backhaul_runtime.trouble import Trouble
 
@@ -67,7 +67,7 @@ class UplinkReader:
         expanded: Callable[[str, Expansion, int, int], None] = lambda *_: None,
     ) -> None:
         self.stream = stream
-        self.position = Position()
+        self.position = ReadPosition()
         self.caught_up = False
         """Whether all has been read that was in the stream at the start, or when it lost some."""
         self._reader = StoredReader(client, stream)
@@ -85,7 +85,7 @@ class UplinkReader:
         self._last_is_there = False
         self._catch_up_to = 0
         self._thinned: set[LaneKey] = set()
-        self.hashes = Hashes(client, stream, continuity, registry)
+        self.hashes = MessageHashes(client, stream, continuity, registry)
         self._judging: asyncio.Task[None] | None = None
         # Lanes in which something came again: others may be in another shard, where UP holds them.
         self._repeated: set[LaneKey] = set()
@@ -237,7 +237,7 @@ class UplinkReader:
         if count & (count - 1) == 0:
             log.error("device_beyond_bounds", device=key.device, bound=bound, messages=count)
 
-    async def _store(self, changes: Sequence[Change]) -> None:
+    async def _store(self, changes: Sequence[RowChange]) -> None:
         """Store the position and all changes on the way to it, trying until the disk takes it."""
         lanes = self._continuity.take_changed()
         changes = [
@@ -265,7 +265,7 @@ class UplinkReader:
             self._catch_up_to = state.last_seq
         self._last_is_there = state.first_seq <= self.position.seq
 
-    async def _apply(self, finding: Finding) -> None:
+    async def _apply(self, finding: AuditFindings) -> None:
         async with self._registry.turn:
             remade = {content.block.number: content for content in finding.remade}
             touched = {*finding.gone, *remade}

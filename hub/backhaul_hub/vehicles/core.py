@@ -13,7 +13,7 @@ import msgspec
 import structlog
 
 from backhaul_codec.protocol.vehicle_report import VehicleReport, read_report
-from backhaul_hub.db.change import Change
+from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.store import Registry
 from backhaul_hub.vehicles.identities import Identities, Identity
 
@@ -58,10 +58,10 @@ class Vehicles:
         self.identities.saw(device, said, address, now_ns)
         self.identities.changed.add(device)
 
-    def take_changes(self) -> list[Change]:
+    def take_changes(self) -> list[RowChange]:
         """Return the rows to be stored."""
         devices, self.identities.changed = sorted(self.identities.changed), set()
-        return [Change(_PUT, list(map(self._row, devices)))] if devices else []
+        return [RowChange(_PUT, list(map(self._row, devices)))] if devices else []
 
     def restore(self, rows: Iterable[tuple[str, int, str, str]]) -> None:
         """Take in the stored rows; unreadable ones are left out, and logged."""

@@ -13,7 +13,7 @@ from backhaul_hub import questions
 from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.db.store import Registry
-from backhaul_hub.device import Link
+from backhaul_hub.device import DeviceLink
 from backhaul_hub.errors import HubError, RegistryError
 from backhaul_hub.vehicles.core import Vehicles, restored
 from backhaul_hub.vehicles.identities import LASTS_NS
@@ -36,7 +36,7 @@ class VehicleKeeper:
     vehicles: Vehicles
     _registry: Registry
     _clock: Clock
-    _links: Mapping[str, Link]
+    _links: Mapping[str, DeviceLink]
     _continuity: Continuity
 
     def __post_init__(self) -> None:
@@ -44,7 +44,11 @@ class VehicleKeeper:
 
     @classmethod
     async def open(
-        cls, registry: Registry, clock: Clock, links: Mapping[str, Link], continuity: Continuity
+        cls,
+        registry: Registry,
+        clock: Clock,
+        links: Mapping[str, DeviceLink],
+        continuity: Continuity,
     ) -> Self:
         """Return a keeper with the stored rows.
 

@@ -12,7 +12,7 @@ from backhaul_codec.state.point_text import shown
 from backhaul_spark.cli import _options
 
 if TYPE_CHECKING:
-    from backhaul_spark.detect.findings import Finding
+    from backhaul_spark.detect.findings import UnusualStretch
     from backhaul_spark.query.history import Answer
 
 
@@ -65,7 +65,7 @@ def readings(answer: Answer) -> tuple[list[int], list[float]]:
     return [time_us * 1000 for time_us in times_us.to_pylist()], rows.column(1).to_pylist()
 
 
-def _as_json(answer: Answer, judged: int, found: list[Finding]) -> dict[str, Any]:
+def _as_json(answer: Answer, judged: int, found: list[UnusualStretch]) -> dict[str, Any]:
     return {
         "device": answer.series.device,
         "series": str(answer.series),
@@ -92,7 +92,7 @@ def _iso(time_ns: int) -> str:
     return datetime.fromtimestamp(time_ns / 1e9, UTC).isoformat(timespec="milliseconds")
 
 
-def _print(answer: Answer, judged: int, found: list[Finding]) -> None:
+def _print(answer: Answer, judged: int, found: list[UnusualStretch]) -> None:
     print(
         f"{answer.series.device} {answer.series}, {answer.resolution}: "
         f"{len(found)} findings in {judged:,} readings"

@@ -14,7 +14,7 @@ from backhaul_spark.cli import _options, _service
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from backhaul_spark.ingest.batch import Outcome
+    from backhaul_spark.ingest.batch import BatchOutcome
     from backhaul_spark.ingest.stream import IngestQuery
 
 REPORT_EVERY_S = 60.0
@@ -80,10 +80,10 @@ def _run(
     totals: Totals,
     verbose: bool,
 ) -> None:
-    from backhaul_spark.source.jetstream_source import Settings
+    from backhaul_spark.source.jetstream_source import SourceSettings
 
     # A wrong address or login is known in a millisecond; Spark takes seconds to come to it.
-    found = Settings(source).streams()
+    found = SourceSettings(source).streams()
     names = ", ".join(found) or "no stream yet"
     _options.tell(f"reading {names}; starting Spark", quiet=totals.quiet)
 
@@ -93,7 +93,7 @@ def _run(
     stop = _service.Stop() if every_s is None else _service.stop_on_signals()
     spark = spark_session("backhaul-ingest", verbose=verbose)
 
-    def query(said: Callable[[Outcome], None]) -> IngestQuery:
+    def query(said: Callable[[BatchOutcome], None]) -> IngestQuery:
         from backhaul_spark.ingest.batch import Ingest
         from backhaul_spark.ingest.stream import IngestQuery
 
@@ -107,13 +107,13 @@ def _run(
             reporter.run()
         else:
 
-            def said(outcome: Outcome) -> None:
+            def said(outcome: BatchOutcome) -> None:
                 totals.add(outcome)
                 reporter.now_and_then(SYSTEM_CLOCK.monotonic_s())
 
             def run() -> None:
                 # An ingest takes a number, a commit in each of its tables: none while the hub is away.
-                Settings(source).streams()
+                SourceSettings(source).streams()
                 query(said).run(every_s, stop.is_set)
 
             _service.run_on(run, stop, quiet=totals.quiet)
@@ -156,7 +156,7 @@ class Totals:
         for name in ("messages", "points", "repeated", "rejected", "gaps", "timeless_points"):
             self._sums[name] = 0
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: BatchOutcome) -> None:
         """Take one batch in, and say so on stderr."""
         values: dict[str, Any] = asdict(outcome)
         self._sums["batches"] += 1

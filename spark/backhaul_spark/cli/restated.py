@@ -13,7 +13,7 @@ from backhaul_spark.cli import _options
 from backhaul_spark.cli._twin_text import as_json_rows
 
 if TYPE_CHECKING:
-    from backhaul_spark.rollup.known_at import Change
+    from backhaul_spark.rollup.known_at import WindowChange
 
 SHOWN_ROWS = 50
 
@@ -55,7 +55,7 @@ def restated(
         print(f"  ... {len(found) - SHOWN_ROWS:,} more (--json prints all)")
 
 
-def _line(change: Change) -> str:
+def _line(change: WindowChange) -> str:
     series = shown(".".join(filter(None, (change.node, change.type, change.key))))
     old = "not there" if change.old is None else _figures(change.old)
     return (

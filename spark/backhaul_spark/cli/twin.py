@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from backhaul_spark.rules.plan import Plan
-    from backhaul_spark.rules.query import Said
+    from backhaul_spark.rules.query import BatchCounts
     from backhaul_spark.sink.outlet import Outlet
 
 # Of messages before compression: their points, all of wanted series, are some 600 MB of samples.
@@ -72,10 +72,10 @@ def _run(
     verbose: bool,
 ) -> None:
     from backhaul_spark.session import spark_session
-    from backhaul_spark.source.jetstream_source import Settings
+    from backhaul_spark.source.jetstream_source import SourceSettings
 
     # A wrong address or login is known in a millisecond; Spark takes seconds to come to it.
-    names = ", ".join(Settings(source).streams()) or "no stream yet"
+    names = ", ".join(SourceSettings(source).streams()) or "no stream yet"
     rules = ", ".join(spoken.rule.name for spoken in plan.rules)
     _options.tell(f"rules {rules} on {names}; starting Spark", quiet=quiet)
     stop = _service.stop_on_signals()
@@ -123,7 +123,7 @@ def _query(
     from backhaul_spark.checkpoint import checkpoint_uri
     from backhaul_spark.rules.query import TwinQuery
 
-    def said(batch: Said) -> None:
+    def said(batch: BatchCounts) -> None:
         if batch.alerts:
             _options.tell(f"batch {batch.batch}: {batch.alerts:,} alerts", quiet=quiet)
 

@@ -25,7 +25,7 @@ from backhaul_codec.assurance.completeness import (
 from backhaul_codec.protocol.words import forked_by
 from backhaul_codec.ranges import RangeSet
 from backhaul_codec.subjects import IMPORT
-from backhaul_spark.completeness.hashes import Hashes, Sought, repeats
+from backhaul_spark.completeness.hashes import HashTable, Sought, repeats
 from backhaul_spark.decode.chained import number, parted, partings, text
 from backhaul_spark.errors import TableMissingError
 from backhaul_spark.ingest.coverage import LaneKey
@@ -107,7 +107,7 @@ class Device:
         }
 
 
-class Facts:
+class IngestFacts:
     """The rows of the ingest tables up to one ingest, of which those after another one are new.
 
     Args:
@@ -120,7 +120,7 @@ class Facts:
     def __init__(self, root: str, done: int, target: int, coverage: DeltaTable) -> None:
         self._root, self._done, self._target = root, done, target
         self._coverage = coverage
-        self._hashes = Hashes(root, target)
+        self._hashes = HashTable(root, target)
         self.forks: list[dict[str, Any]] = []
         """What was found by comparing, as the table `forks` has it: to be kept there."""
 

@@ -49,7 +49,7 @@ class Sought:
             self.found[here] = np.where(self.found[here] == 0, found, self.found[here])
 
 
-class Hashes:
+class HashTable:
     """The table `hashes` of a table root, up to one ingest.
 
     Args:

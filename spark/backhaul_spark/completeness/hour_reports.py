@@ -24,7 +24,7 @@ from backhaul_codec.assurance.completeness import (
     HourReport,
     hours_between,
 )
-from backhaul_spark.completeness.facts import Facts
+from backhaul_spark.completeness.facts import IngestFacts
 from backhaul_spark.completeness.states import RUN_APP
 from backhaul_spark.errors import TablesBusyError
 from backhaul_spark.tables.delta import (
@@ -99,7 +99,7 @@ class HourReports:
         target = self._target
         end_ns = self._clock.now_ns() // HOUR_NS * HOUR_NS
         open_hours, ends = self._known_hours()
-        facts = Facts(self._root, done, target, self._coverage)
+        facts = IngestFacts(self._root, done, target, self._coverage)
         due = facts.news(open_hours)
         due |= {name for name in facts.marked() if ends.get(name, 0) < end_ns}
         rows: list[dict[str, Any]] = []

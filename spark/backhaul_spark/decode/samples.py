@@ -34,7 +34,7 @@ from backhaul_spark.decode.sample_batch import (
     hashes,
     lane_hashes,
 )
-from backhaul_spark.decode.series import Series, parse_series
+from backhaul_spark.decode.series import SeriesKey, parse_series
 from backhaul_spark.nats.messages import leaf_of
 
 if TYPE_CHECKING:
@@ -69,8 +69,8 @@ _OWN_COLUMNS = {
 class Wanted:
     """Which series are wanted, by place in `series` and `heads`; and how many buckets there are."""
 
-    series: tuple[Series, ...]
-    heads: tuple[Series, ...]
+    series: tuple[SeriesKey, ...]
+    heads: tuple[SeriesKey, ...]
     buckets: int
 
 
@@ -79,7 +79,7 @@ def wanted_from(signals: str, heads: str, buckets: int) -> Wanted:
     return Wanted(_listed(signals, "signals"), _listed(heads, "heads"), buckets)
 
 
-def _listed(text: str, option: str) -> tuple[Series, ...]:
+def _listed(text: str, option: str) -> tuple[SeriesKey, ...]:
     return tuple(parse_series(item.strip(), option) for item in text.split(",") if item.strip())
 
 
@@ -211,7 +211,7 @@ def samples_of(
     return samples
 
 
-def series_codes(points: pa.RecordBatch, series: Sequence[Series]) -> NDArray[np.int16]:
+def series_codes(points: pa.RecordBatch, series: Sequence[SeriesKey]) -> NDArray[np.int16]:
     """Return the place in `series` of each point's own, -1 for none."""
     codes = np.full(points.num_rows, -1, np.int16)
     names = [_indices(points.column(name)) for name in ("node", "type", "key")]
@@ -267,7 +267,7 @@ def _down(
         except (SubjectError, CodecError):
             continue
         for point in points:
-            series = Series(point.node, point.type, point.key)
+            series = SeriesKey(point.node, point.type, point.key)
             if series in wanted.heads and isinstance(point.value, float | int | str):
                 code = wanted.heads.index(series)
                 yield HeadWord(device, code, point.time, point.origin, point.tombstone, point.value)

@@ -8,7 +8,7 @@ from backhaul_codec.subjects import SubjectError, decode_token, encode_token
 from backhaul_spark.errors import OptionError
 
 
-class Series(NamedTuple):
+class SeriesKey(NamedTuple):
     """A series: node, type, key ("" for none)."""
 
     node: str
@@ -20,7 +20,7 @@ class Series(NamedTuple):
         return ".".join(encode_token(part) for part in parts)
 
 
-def parse_series(text: str, option: str = "signals") -> Series:
+def parse_series(text: str, option: str = "signals") -> SeriesKey:
     """Read `node.type` or `node.type.key`; names are percent-encoded as in subjects.
 
     Raises:
@@ -32,4 +32,4 @@ def parse_series(text: str, option: str = "signals") -> Series:
         raise OptionError(option, text, f"a series such as battery.soc: {error}") from error
     if not 2 <= len(names) <= 3:
         raise OptionError(option, text, "a series such as battery.soc or node.type.key")
-    return Series(*names)
+    return SeriesKey(*names)

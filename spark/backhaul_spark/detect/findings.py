@@ -19,7 +19,7 @@ QUIET_READINGS = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class UnusualStretch:
     """A stretch of unusual readings. `start_ns` is when it was noticed, `worst_ns` of `value`."""
 
     start_ns: int
@@ -41,7 +41,7 @@ def find(
     *,
     threshold: float = THRESHOLD,
     quiet: int = QUIET_READINGS,
-) -> list[Finding]:
+) -> list[UnusualStretch]:
     """Run a new detector over a series in the order of its times, and return its findings."""
     detector = Detector()
     judged = [detector.judge(*reading) for reading in zip(times_ns, values, strict=True)]
@@ -50,7 +50,7 @@ def find(
     for first, last in episodes(alarms, quiet):
         worst = max(range(first, last + 1), key=lambda at: judged[at].score)
         found.append(
-            Finding(
+            UnusualStretch(
                 times_ns[first],
                 times_ns[last],
                 times_ns[worst],

@@ -44,7 +44,7 @@ class Coverage:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class FleetFinding:
     """One anomaly: of a device, or with device "" of all devices of a firmware or cohort.
 
     Attributes:

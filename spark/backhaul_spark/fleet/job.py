@@ -18,7 +18,7 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
 from backhaul_spark.errors import TablesBusyError
-from backhaul_spark.fleet.findings import Coverage, Finding
+from backhaul_spark.fleet.findings import Coverage, FleetFinding
 from backhaul_spark.fleet.readings import CELLS_MAX
 from backhaul_spark.fleet.restated import Row, as_table, versioned, withdrawn
 from backhaul_spark.fleet.survey import Survey, Surveyor, day_before
@@ -180,7 +180,7 @@ def _rows(table: DeltaTable, where: Any) -> list[Row]:
     return rows
 
 
-def _row(found: Finding, rank: int, scope: str, hour: int | None) -> Row:
+def _row(found: FleetFinding, rank: int, scope: str, hour: int | None) -> Row:
     signal = found.signal or ("", "", "")
     coverage = found.coverage or Coverage(0, 0)
     return {

@@ -10,7 +10,7 @@ import numpy as np
 
 from backhaul_spark.fleet import findings as words
 from backhaul_spark.fleet.cohorts import PEERS_MIN
-from backhaul_spark.fleet.findings import ORDER, Coverage, Finding
+from backhaul_spark.fleet.findings import ORDER, Coverage, FleetFinding
 from backhaul_spark.fleet.firmware import PastDay, Rollout, firmwares_apart, rollout
 from backhaul_spark.fleet.measures import SignalMeasures, row_mean
 from backhaul_spark.fleet.robust import group_median, tail_limit
@@ -69,9 +69,9 @@ class Judge:
         self._chance = FALSE_DEVICES / max(3 * signals + len(drains), 1)
         seen = [each.seen for each in coverage if each.seen]
         self._usual_hours = float(np.median(seen)) if seen else 0.0
-        self._found: list[Finding] = []
+        self._found: list[FleetFinding] = []
         self._apart: set[tuple[str, str, Signal]] = set()
-        self._stuck: list[tuple[Stuck, NDArray[np.bool_], list[Finding]]] = []
+        self._stuck: list[tuple[Stuck, NDArray[np.bool_], list[FleetFinding]]] = []
         self._movement = Movement(cohorts)
         self.cohort_signals: list[CohortSignal] = []
 
@@ -115,7 +115,7 @@ class Judge:
 
     def _stuck_findings(
         self, signal: Signal, measures: SignalMeasures, stuck: Stuck
-    ) -> list[Finding]:
+    ) -> list[FleetFinding]:
         found = []
         for i, row in enumerate(stuck.rows.tolist()):
             peers, level = measures.peers_of(row)
@@ -137,7 +137,7 @@ class Judge:
             who = words.other_firmwares(apart)
             text = words.firmware_text(signal, apart, who, falls=drains)
             self._found.append(
-                Finding(
+                FleetFinding(
                     "firmware",
                     "",
                     apart.model,
@@ -185,13 +185,15 @@ class Judge:
         expected: float | None = None,
         peers: int = 0,
         cohort: str = "",
-    ) -> Finding:
+    ) -> FleetFinding:
         of = self._cohorts
         coverage = self._coverage[row]
         if kind != "no_data" and coverage.seen < self._usual_hours:
             text += f"; {coverage}"
         names = of.devices[row], of.models[row], of.firmwares[row]
-        return Finding(kind, *names, signal, score, text, value, expected, peers, cohort, coverage)
+        return FleetFinding(
+            kind, *names, signal, score, text, value, expected, peers, cohort, coverage
+        )
 
     def rollouts(self, past: Sequence[PastDay]) -> None:
         """Take in the cohorts' figures of the days before; call it when all signals were taken."""
@@ -238,7 +240,7 @@ class Judge:
             size = f"{gone[number]:,} of {together[number]:,} vehicles"
             name = f"model {model or 'unknown'}, firmware {firmware or 'unknown'}"
             self._found.append(
-                Finding(
+                FleetFinding(
                     "no_data",
                     "",
                     model,
@@ -271,7 +273,7 @@ class Judge:
                 value = each.offset_s or None
                 self._found.append(self._of(row, "clock", None, score, text, value))
 
-    def findings(self) -> list[Finding]:
+    def findings(self) -> list[FleetFinding]:
         """Return all findings, worst first: one for a device and signal, one for a wrong clock."""
         stuck = [
             each
@@ -291,7 +293,7 @@ class Judge:
                 and (each.model, each.firmware, each.signal) in self._apart
             )
         ]
-        groups: dict[tuple[str, str, str, str], list[Finding]] = {}
+        groups: dict[tuple[str, str, str, str], list[FleetFinding]] = {}
         for found in alone:
             signal = "" if found.device in clock else str(found.signal or "")
             key = found.device, found.model, found.firmware, signal
@@ -300,7 +302,7 @@ class Judge:
         return sorted(merged, key=lambda each: (-each.score, each.id("")))
 
 
-def _merged(group: list[Finding]) -> Finding:
+def _merged(group: list[FleetFinding]) -> FleetFinding:
     group.sort(key=lambda each: (ORDER.index(each.kind), -each.score))
     first = group[0]
     others = {
@@ -314,11 +316,11 @@ def _merged(group: list[Finding]) -> Finding:
     return replace(first, text=text, score=max(each.score for each in group), also=also)
 
 
-def _rollout_finding(found: Rollout, *, falls: bool) -> Finding:
+def _rollout_finding(found: Rollout, *, falls: bool) -> FleetFinding:
     text = words.rollout_text(found, falls=falls)
     names = found.model, found.firmware, found.signal
     numbers = found.after, found.before, found.devices
-    return Finding("rollout", "", *names, found.score, text, *numbers, "the days before")
+    return FleetFinding("rollout", "", *names, found.score, text, *numbers, "the days before")
 
 
 def _number(value: float) -> float | None:

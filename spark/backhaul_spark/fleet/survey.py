@@ -15,7 +15,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from backhaul_spark.errors import NothingFoundError
 from backhaul_spark.fleet.clocks import WrongClock, stored_lags, wrong_clocks
 from backhaul_spark.fleet.cohorts import Cohorts
-from backhaul_spark.fleet.findings import Coverage, Finding
+from backhaul_spark.fleet.findings import Coverage, FleetFinding
 from backhaul_spark.fleet.firmware import PastDay
 from backhaul_spark.fleet.hours import HourStates, hour_states
 from backhaul_spark.fleet.judge import CohortSignal, Judge
@@ -59,7 +59,7 @@ class Survey:
     heard: NDArray[np.bool_]
     reported: NDArray[np.int64]
     cohort_signals: list[CohortSignal]
-    findings: list[Finding]
+    findings: list[FleetFinding]
 
     @property
     def not_compared(self) -> str:

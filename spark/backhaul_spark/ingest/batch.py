@@ -55,7 +55,7 @@ _DAY_US = 86_400_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class BatchOutcome:
     """The result of one batch. Counts of messages, except where named otherwise."""
 
     ingest: int
@@ -101,7 +101,7 @@ class Ingest:
 
     def commit(
         self, app: str, batch: int, reports: list[TaskReport], planned: int | None = None
-    ) -> Outcome:
+    ) -> BatchOutcome:
         """Decide which of the executors' files and points are new, and commit those.
 
         After any exception this object is of no more use: its coverage is ahead of the tables.
@@ -126,7 +126,7 @@ class Ingest:
         self._merge_coverage()
         if number % COMPACT_EVERY == 0:
             self._compact()
-        return Outcome(
+        return BatchOutcome(
             ingest=number,
             batch=batch,
             messages=decision.messages,

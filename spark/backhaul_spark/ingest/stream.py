@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from backhaul_runtime.clock import Clock
-    from backhaul_spark.ingest.batch import Ingest, Outcome
+    from backhaul_spark.ingest.batch import BatchOutcome, Ingest
 
 _LOOK_S = 1
 _LATE, _STARTS_MAX = "Python worker failed to connect back", 5
 
-Said = Callable[["Outcome"], None]
+Said = Callable[["BatchOutcome"], None]
 
 
 class IngestQuery:

@@ -33,7 +33,7 @@ GAP_REWOUND = "gap_rewound"  # the stream's store went back in time; likewise un
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class ReadMark:
     """How far a stream has been read: `seq` is the last sequence read, 0 for none.
 
     `stamp` is when the server stored that message (as the server writes it, "" if unknown): a
@@ -65,10 +65,10 @@ class Span:
         return self.hi - self.lo + 1
 
 
-Marks = dict[str, Mark]
+Marks = dict[str, ReadMark]
 
 
-def to_json(marks: Mapping[str, Mark]) -> dict[str, Any]:
+def to_json(marks: Mapping[str, ReadMark]) -> dict[str, Any]:
     """Return the offset as Spark keeps it in the checkpoint."""
     return {"version": VERSION, "streams": {name: asdict(mark) for name, mark in marks.items()}}
 
@@ -77,7 +77,7 @@ def from_json(offset: Mapping[str, Any]) -> Marks:
     """Read an offset back; an offset of another version is refused, never guessed at."""
     if offset.get("version") != VERSION:
         raise OptionError("checkpoint", offset.get("version"), f"offset version {VERSION}")
-    return {name: Mark(**mark) for name, mark in offset["streams"].items()}
+    return {name: ReadMark(**mark) for name, mark in offset["streams"].items()}
 
 
 def initial(streams: Mapping[str, StreamInfo], starting: str) -> Marks:
@@ -85,7 +85,7 @@ def initial(streams: Mapping[str, StreamInfo], starting: str) -> Marks:
     if starting not in ("earliest", "latest"):
         raise OptionError("starting", starting, "earliest or latest")
     return {
-        name: Mark(
+        name: ReadMark(
             info.last_seq if starting == "latest" else max(0, info.first_seq - 1), info.created
         )
         for name, info in streams.items()
@@ -108,12 +108,12 @@ def share(backlogs: Mapping[str, int], limit: int) -> dict[str, int]:
 
 
 def advance(
-    start: Mapping[str, Mark],
+    start: Mapping[str, ReadMark],
     streams: Mapping[str, StreamInfo],
     *,
     rewound: frozenset[str] = frozenset(),
     limit: int | None = None,
-    target: Mapping[str, Mark] | None = None,
+    target: Mapping[str, ReadMark] | None = None,
     on_gap: OnGap = "fail",
 ) -> Marks:
     """Return the end of the next batch: every stream's mark moved on by at most its share.
@@ -136,7 +136,7 @@ def advance(
             raise StreamMissingError(name)
         base[name] = _continued(name, mark, streams[name], name in rewound, on_gap)
     for name, info in streams.items():
-        base.setdefault(name, Mark(0, info.created))
+        base.setdefault(name, ReadMark(0, info.created))
     ends = {name: streams[name].last_seq for name in base}
     if target is not None:
         for name, mark in base.items():
@@ -151,19 +151,21 @@ def advance(
     }
 
 
-def _continued(name: str, mark: Mark, info: StreamInfo, rewound: bool, on_gap: OnGap) -> Mark:
+def _continued(
+    name: str, mark: ReadMark, info: StreamInfo, rewound: bool, on_gap: OnGap
+) -> ReadMark:
     recreated = mark.created != info.created
     if not (recreated or rewound):
         return mark
     if on_gap == "fail":
         raise StreamRecreatedError(name, mark.seq, mark.created, info.created)
     # From its start: what the vehicles send again, ingest knows by identity.
-    return Mark(0, info.created, "", mark.rewound + (0 if recreated else 1))
+    return ReadMark(0, info.created, "", mark.rewound + (0 if recreated else 1))
 
 
 def spans(
-    start: Mapping[str, Mark],
-    end: Mapping[str, Mark],
+    start: Mapping[str, ReadMark],
+    end: Mapping[str, ReadMark],
     streams: Mapping[str, StreamInfo],
     *,
     on_gap: OnGap = "fail",
@@ -189,7 +191,9 @@ def spans(
     return found
 
 
-def _stream_spans(name: str, begin: Mark | None, stop: Mark, info: StreamInfo | None) -> list[Span]:
+def _stream_spans(
+    name: str, begin: ReadMark | None, stop: ReadMark, info: StreamInfo | None
+) -> list[Span]:
     found: list[Span] = []
     base = begin.seq if begin is not None else 0
     first_ever = False
@@ -218,7 +222,7 @@ def _stream_spans(name: str, begin: Mark | None, stop: Mark, info: StreamInfo | 
 
 
 def cut(
-    start: Mapping[str, Mark], end: Mapping[str, Mark], streams: Mapping[str, StreamInfo]
+    start: Mapping[str, ReadMark], end: Mapping[str, ReadMark], streams: Mapping[str, StreamInfo]
 ) -> list[str]:
     """Return the streams that end before their planned end: their stores went back since."""
     return [

@@ -62,7 +62,7 @@ def _states(root: str, at: datetime, day: date) -> DayStates:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class WindowChange:
     """One window whose figures are others than at a time, or that was not there: `old` is None."""
 
     device: str
@@ -82,7 +82,7 @@ def restated_since(
     device: str | None = None,
     width: str | None = None,
     unfinished: bool = False,
-) -> list[Change]:
+) -> list[WindowChange]:
     """Return the windows that changed after `since`, with their figures then and now, in order.
 
     Args:
@@ -127,7 +127,7 @@ def _ended_by(rows: pa.Table, moment: datetime) -> pa.Table:
     return pa.concat_tables(parts)
 
 
-def _change(old: dict[str, Any] | None, new: dict[str, Any]) -> Change:
+def _change(old: dict[str, Any] | None, new: dict[str, Any]) -> WindowChange:
     before = {name: old[name] for name in _TOLD} if old is not None else None
     keys = {name: new[name] for name in KEYS}
-    return Change(**keys, old=before, new={name: new[name] for name in _TOLD})
+    return WindowChange(**keys, old=before, new={name: new[name] for name in _TOLD})

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from backhaul_spark.config_file import SECTIONS, read_config, refuse_unknown
-from backhaul_spark.decode.series import Series, parse_series
+from backhaul_spark.decode.series import SeriesKey, parse_series
 from backhaul_spark.errors import OptionError
 from backhaul_spark.rules.catalog import known_rules
 from backhaul_spark.rules.plan import SERIES_MAX, Plan
@@ -85,7 +85,7 @@ def _rule(kind: type[Rule], values: object, where: str) -> Rule:
     return kind(_section(values, kind.Settings, where))
 
 
-def _placed(names: Mapping[str, str], places: Mapping[str, Series]) -> dict[str, Series]:
+def _placed(names: Mapping[str, str], places: Mapping[str, SeriesKey]) -> dict[str, SeriesKey]:
     """Return where a rule's series are: where [signals] says, else where the rule itself does."""
     return {name: places.get(text) or parse_series(text) for name, text in names.items()}
 
@@ -103,7 +103,7 @@ def _table(values: object, where: str) -> dict[str, Any]:
     return values
 
 
-def _series(text: object, where: str) -> Series:
+def _series(text: object, where: str) -> SeriesKey:
     if not isinstance(text, str):
         raise OptionError(where, text, "a series such as battery.soc")
     return parse_series(text, where)

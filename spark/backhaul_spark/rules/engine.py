@@ -19,7 +19,7 @@ from backhaul_spark.rules import statistics
 from backhaul_spark.rules.alert import Alert
 from backhaul_spark.rules.repeats import first_times
 from backhaul_spark.rules.rounds import firsts, overtaken, replays, rounds
-from backhaul_spark.rules.rule import SECOND_NS, Rule, Said, Samples
+from backhaul_spark.rules.rule import SECOND_NS, AlertDraft, Rule, Samples
 from backhaul_spark.rules.twins import of_rule, times_of
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from backhaul_spark.rules.plan import Plan
-    from backhaul_spark.rules.rule import Finding, Spoken
+    from backhaul_spark.rules.rule import RuleFinding, Spoken
     from backhaul_spark.rules.table import Table
     from backhaul_spark.rules.twins import Twins
 
@@ -174,7 +174,7 @@ class Engine:
         self,
         twins: Twins,
         spoken: Spoken,
-        finding: Finding,
+        finding: RuleFinding,
         keys: NDArray[np.uint64],
         late: NDArray[np.bool_] | None,
         now_ns: int,
@@ -183,7 +183,7 @@ class Engine:
         rule, series = spoken.rule, spoken.series
         for at in np.flatnonzero(finding.where).tolist():
             limit = finding.limit[at] if isinstance(finding.limit, np.ndarray) else finding.limit
-            said = Said(
+            said = AlertDraft(
                 twins.names[int(keys[at])],
                 finding.kind,
                 int(finding.time_ns[at]),

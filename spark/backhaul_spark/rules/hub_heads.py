@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from backhaul_spark.decode.sample_batch import Batch, HeadWord
 from backhaul_spark.nats.offsets import Span
-from backhaul_spark.source.jetstream_source import Settings, read_span
+from backhaul_spark.source.jetstream_source import SourceSettings, read_span
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,7 +30,7 @@ def hub_heads(source: Mapping[str, str], plan: Plan) -> list[HeadWord]:
     """
     heads = ",".join(map(str, plan.heads))
     wanted = {"streams": "DOWN_*", "format": "samples", "heads": heads, "buckets": "1"}
-    settings = Settings(dict(source) | wanted | {"onGap": "record"})
+    settings = SourceSettings(dict(source) | wanted | {"onGap": "record"})
     found: list[HeadWord] = []
     for info in settings.streams().values():
         if not info.messages:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from backhaul_spark.decode.series import Series
+from backhaul_spark.decode.series import SeriesKey
 from backhaul_spark.rules.rule import SECOND_NS, Spoken
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class Plan:
     """
 
     rules: tuple[Spoken, ...]
-    statistics: tuple[Series, ...] = (Series("battery", "soc"),)
+    statistics: tuple[SeriesKey, ...] = (SeriesKey("battery", "soc"),)
     late_after_s: float = 120.0
     snapshot_every_s: float = 60.0
     forget_after_s: float = 30 * 86400.0
@@ -33,8 +33,8 @@ class Plan:
     partitions: int = 1
     tick_s: float = 5.0
     grace_s: float = 60.0
-    series: tuple[Series, ...] = field(init=False)
-    heads: tuple[Series, ...] = field(init=False)
+    series: tuple[SeriesKey, ...] = field(init=False)
+    heads: tuple[SeriesKey, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         signals = [*self.statistics, *(s for rule in self.rules for s in rule.signals.values())]
@@ -49,5 +49,5 @@ class Plan:
         return int(self.late_after_s * SECOND_NS)
 
 
-def _once(series: Iterable[Series]) -> tuple[Series, ...]:
+def _once(series: Iterable[SeriesKey]) -> tuple[SeriesKey, ...]:
     return tuple(dict.fromkeys(series))

@@ -38,7 +38,7 @@ class Outlet(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class BatchCounts:
     """The counts of one batch."""
 
     batch: int
@@ -67,7 +67,7 @@ class TwinQuery:
         checkpoint: str,
         outlet: Outlet,
         clock: Clock,
-        said: Callable[[Said], None] = lambda said: None,
+        said: Callable[[BatchCounts], None] = lambda said: None,
     ) -> None:
         self._spark = spark
         self._plan = plan
@@ -124,4 +124,4 @@ class TwinQuery:
         tables = tables_of(rows)
         # Buckets and rules each say theirs; together they are heard in the order of events.
         self._outlet.write(batch, tables["alerts"].sort_by("time_ns"), tables["snapshots"])
-        self._said(Said(batch, tables["alerts"].num_rows, tables["snapshots"].num_rows))
+        self._said(BatchCounts(batch, tables["alerts"].num_rows, tables["snapshots"].num_rows))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from backhaul_spark.decode.series import Series
+    from backhaul_spark.decode.series import SeriesKey
     from backhaul_spark.rules.alert import Kind, Severity
 
     Floats = NDArray[np.float64]
@@ -52,7 +52,7 @@ class Samples:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class RuleFinding:
     """Say of which devices something is to be told.
 
     `where`: a mask over the devices that the rule was given. The others are as long as `where`, or
@@ -68,7 +68,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class AlertDraft:
     """One alert, before it is put in words."""
 
     device: str
@@ -99,11 +99,11 @@ class Rule(ABC):
     def __init__(self, settings: Any = None) -> None:
         self.settings: Any = self.Settings() if settings is None else settings
 
-    def step(self, state: Rows, sample: Samples) -> Iterator[Finding]:
+    def step(self, state: Rows, sample: Samples) -> Iterator[RuleFinding]:
         """Take one sample of each of some devices, newer than those before; write to `state`."""
         yield from ()
 
-    def heard(self, state: Rows, first: Mask, messages: Rows) -> Iterator[Finding]:
+    def heard(self, state: Rows, first: Mask, messages: Rows) -> Iterator[RuleFinding]:
         """Take messages of any kind, by device and in the order in which they were stored.
 
         Among them are the hub's words that a device's agent is there, or gone (mark ALIVE, AWAY).
@@ -113,7 +113,7 @@ class Rule(ABC):
         """
         yield from ()
 
-    def tick(self, state: Rows, now_ns: int, watched_ns: int) -> Iterator[Finding]:
+    def tick(self, state: Rows, now_ns: int, watched_ns: int) -> Iterator[RuleFinding]:
         """Look at all devices every few seconds.
 
         Args:
@@ -123,12 +123,12 @@ class Rule(ABC):
         """
         yield from ()
 
-    def sentence(self, said: Said, series: Series | None) -> str:
+    def sentence(self, said: AlertDraft, series: SeriesKey | None) -> str:
         """Put an alert in words, without the device's name."""
         word = "above" if said.kind == "raised" else "back within"
         return f"{series} is {said.value:g} {self.unit}, {word} {said.limit:g}"
 
-    def command(self, said: Said) -> tuple[str, dict[str, Any]] | None:
+    def command(self, said: AlertDraft) -> tuple[str, dict[str, Any]] | None:
         """Return the command for the vehicle, with parameters; None for nothing."""
         return None
 
@@ -138,10 +138,10 @@ class Spoken:
     """A rule with the series that the configuration gives it."""
 
     rule: Rule
-    signals: Mapping[str, Series] = field(default_factory=dict)
-    heads: Mapping[str, Series] = field(default_factory=dict)
+    signals: Mapping[str, SeriesKey] = field(default_factory=dict)
+    heads: Mapping[str, SeriesKey] = field(default_factory=dict)
 
     @property
-    def series(self) -> Series | None:
+    def series(self) -> SeriesKey | None:
         """Return the series that its alerts name."""
         return next(iter(self.signals.values()), None)

@@ -60,7 +60,7 @@ _REWIND_LOOKS, _REWIND_LOOK_S = 15, 1.0
 FORMATS = {"messages": MESSAGES, "points": POINT_ROWS, "samples": SAMPLE_ROWS}
 
 
-class Settings:
+class SourceSettings:
     """The options of one source, checked. Travels to the executors inside the readers."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -103,21 +103,21 @@ class JetStreamSource(DataSource):
         """Return the schema of the format asked for. Driver."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        return from_arrow_schema(FORMATS[Settings(self.options).format])
+        return from_arrow_schema(FORMATS[SourceSettings(self.options).format])
 
     def reader(self, schema: StructType) -> JetStreamReader:
         """Return the batch reader. Driver."""
-        return JetStreamReader(Settings(self.options))
+        return JetStreamReader(SourceSettings(self.options))
 
     def streamReader(self, schema: StructType) -> JetStreamStreamReader:
         """Return the streaming reader. Driver."""
-        return JetStreamStreamReader(Settings(self.options))
+        return JetStreamStreamReader(SourceSettings(self.options))
 
 
 class JetStreamReader(DataSourceReader):
     """Everything that is in the streams now, once."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: SourceSettings) -> None:
         self._settings = settings
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -137,7 +137,7 @@ class JetStreamReader(DataSourceReader):
 class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Micro-batches between offsets. Lives in the driver's planner process; `read` in the workers."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: SourceSettings) -> None:
         self._settings = settings
         self._target: offsets.Marks | None = None
         self._cut: offsets.Marks = {}
@@ -155,7 +155,9 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def prepareForTriggerAvailableNow(self) -> None:
         """Fix the end for availableNow. Driver."""
         streams = self._settings.streams()
-        self._target = {name: offsets.Mark(i.last_seq, i.created) for name, i in streams.items()}
+        self._target = {
+            name: offsets.ReadMark(i.last_seq, i.created) for name, i in streams.items()
+        }
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Return the end of the next batch, at most `limit` messages on. Driver."""
@@ -248,10 +250,10 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             info = self._settings.streams().get(info.name, info)
         return info
 
-    def _stamped(self, name: str, mark: offsets.Mark) -> offsets.Mark:
+    def _stamped(self, name: str, mark: offsets.ReadMark) -> offsets.ReadMark:
         if mark.stamp or not mark.seq:
             return mark
-        return offsets.Mark(mark.seq, mark.created, self._stamp(name, mark.seq), mark.rewound)
+        return offsets.ReadMark(mark.seq, mark.created, self._stamp(name, mark.seq), mark.rewound)
 
     def _stamp(self, stream: str, seq: int) -> str:
         for part in read_range(self._settings.endpoint, stream, seq, seq):
@@ -259,7 +261,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return ""
 
 
-def read_span(settings: Settings, span: offsets.Span) -> Iterator[pa.RecordBatch]:
+def read_span(settings: SourceSettings, span: offsets.Span) -> Iterator[pa.RecordBatch]:
     """Yield a span's messages in the format asked for; a gap as its row. Executor.
 
     Raises:
@@ -276,7 +278,7 @@ def read_span(settings: Settings, span: offsets.Span) -> Iterator[pa.RecordBatch
             yield batch
 
 
-def _message_batches(settings: Settings, span: offsets.Span) -> Iterator[pa.RecordBatch]:
+def _message_batches(settings: SourceSettings, span: offsets.Span) -> Iterator[pa.RecordBatch]:
     if span.gap:
         yield gap_batch(span)
         return
@@ -290,7 +292,7 @@ def _message_batches(settings: Settings, span: offsets.Span) -> Iterator[pa.Reco
         yield _deleted(settings, span.stream, expected, span.hi)
 
 
-def _deleted(settings: Settings, stream: str, lo: int, hi: int) -> pa.RecordBatch:
+def _deleted(settings: SourceSettings, stream: str, lo: int, hi: int) -> pa.RecordBatch:
     if settings.on_gap == "fail":
         raise MessagesGoneError(stream, lo, hi)
     return gap_batch(offsets.Span(stream, lo, hi, offsets.GAP_DELETED))

@@ -9,7 +9,7 @@ import pytest
 
 from backhaul_spark.fleet.clocks import WrongClock
 from backhaul_spark.fleet.cohorts import Cohorts
-from backhaul_spark.fleet.findings import Coverage, Finding
+from backhaul_spark.fleet.findings import Coverage, FleetFinding
 from backhaul_spark.fleet.judge import Judge
 from backhaul_spark.fleet.readings import Cells, Signal
 from tests.support.fleet_rollups import (
@@ -54,7 +54,7 @@ def judged(fleet: SimulatedFleet, *, days: int = 0, hour: int | None = None) -> 
     return judge
 
 
-def named(findings: list[Finding]) -> dict[str, Finding]:
+def named(findings: list[FleetFinding]) -> dict[str, FleetFinding]:
     return {found.device: found for found in findings if found.device}
 
 
@@ -288,7 +288,7 @@ def test_hours_without_readings_are_coverage_and_no_anomaly() -> None:
     coverage = [FULL] * 400
     coverage[3] = Coverage(24, 7, 7, 0, 17)
 
-    def judge(offset: float) -> list[Finding]:
+    def judge(offset: float) -> list[FleetFinding]:
         judge = Judge(cohorts, coverage, 5, [])
         cells = fleet.cells(CABIN, DAY)
         for column in (cells.level, cells.spread, cells.fall):

@@ -23,13 +23,13 @@ from backhaul_spark.decode.sample_batch import (
     device_hash,
 )
 from backhaul_spark.decode.samples import Wanted, sample_rows
-from backhaul_spark.decode.series import Series, parse_series
+from backhaul_spark.decode.series import SeriesKey, parse_series
 from backhaul_spark.errors import OptionError
 from backhaul_spark.nats.messages import message_batch
 from backhaul_spark.nats.stored import Stored
 from backhaul_spark.rules.actor import TwinActor, read_until, tables_of
 from backhaul_spark.rules.config import plan_from
-from backhaul_spark.source.jetstream_source import Settings
+from backhaul_spark.source.jetstream_source import SourceSettings
 from tests.support.twin_batches import T0, S
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
     import pyarrow as pa  # type: ignore[import-untyped]
 
-SOC, TEMP = Series("battery", "soc"), Series("battery", "temp")
-LIMIT = Series("config", "temp_max")
+SOC, TEMP = SeriesKey("battery", "soc"), SeriesKey("battery", "temp")
+LIMIT = SeriesKey("config", "temp_max")
 WANTED = Wanted((SOC, TEMP), (LIMIT,), 1)
 STORED_S = 100
 
@@ -171,7 +171,7 @@ def test_every_bucket_gets_a_row_and_only_its_own_devices() -> None:
 @pytest.mark.parametrize("text", ["soc", "a.b.c.d", "a.b c"], ids=["one", "four", "blank"])
 def test_what_is_no_series_is_refused(text: str) -> None:
     with pytest.raises(OptionError, match=r"a series such as battery\.soc"):
-        Settings({"servers": "nats://h", "signals": text})
+        SourceSettings({"servers": "nats://h", "signals": text})
     assert str(parse_series("a.b.c%20d")) == "a.b.c%20d"
 
 

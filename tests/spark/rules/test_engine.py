@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from backhaul_spark.decode.sample_batch import Batch, hashes
-from backhaul_spark.decode.series import Series
+from backhaul_spark.decode.series import SeriesKey
 from backhaul_spark.errors import OptionError
 from backhaul_spark.rules import rule as rule_module
 from backhaul_spark.rules.catalog import known_rules
@@ -356,7 +356,7 @@ def test_the_page_shows_a_rule_that_works_and_every_key() -> None:
     annotations = "from __future__ import annotations\n"
     exec(annotations + code, names)
     rough = names["Rough"]()
-    plan = Plan((rule_module.Spoken(rough, {"shock": Series("body", "shock")}),))
+    plan = Plan((rule_module.Spoken(rough, {"shock": SeriesKey("body", "shock")}),))
     bucket = Bucket()
     bucket.plan, bucket.engine, bucket.twins = plan, Engine(plan), Twins(plan)
     for at_s, shock in enumerate((1, 40, 40, 2)):

@@ -11,7 +11,7 @@ from backhaul_spark.nats.offsets import Span
 from backhaul_spark.nats.stored import StreamInfo
 from backhaul_spark.rules import hub_heads
 from backhaul_spark.rules.config import plan_from
-from backhaul_spark.source.jetstream_source import Settings
+from backhaul_spark.source.jetstream_source import SourceSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,11 +31,11 @@ def test_a_stream_without_messages_is_not_read(monkeypatch: pytest.MonkeyPatch) 
     }
     asked: list[Span] = []
 
-    def read(settings: Settings, span: Span) -> Iterator[pa.RecordBatch]:
+    def read(settings: SourceSettings, span: Span) -> Iterator[pa.RecordBatch]:
         asked.append(span)
         yield pa.RecordBatch.from_pylist([], SAMPLE_ROWS)
 
-    monkeypatch.setattr(Settings, "streams", lambda self: streams)
+    monkeypatch.setattr(SourceSettings, "streams", lambda self: streams)
     monkeypatch.setattr(hub_heads, "read_span", read)
     source = {"servers": "nats://127.0.0.1:1"}
     assert hub_heads.hub_heads(source, plan_from({}, "test")) == []

@@ -23,7 +23,7 @@ from backhaul_hub.nats.connection import connect
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.setup.hub_directory import HubLayout
 from backhaul_hub.simulated.faults import KINDS, parse_faults
-from backhaul_hub.simulated.fleet import Fleet, Plan
+from backhaul_hub.simulated.fleet import FleetPlan, SimulatedVehicles
 from backhaul_hub.simulated.load import Run, Store
 from backhaul_hub.simulated.target import (
     INBOX,
@@ -151,7 +151,7 @@ def simulate(
     start_ns = _CLOCK.now_ns()
     if start is not None:
         start_ns = int(start.replace(tzinfo=UTC).timestamp()) * 1_000_000_000
-    plan = Plan(
+    plan = FleetPlan(
         devices=devices,
         rate_min=_rate_min(rate),
         passes=per_frame,
@@ -162,7 +162,7 @@ def simulate(
         late_devices=late_devices,
         late_s=late_s,
     )
-    fleet = Fleet(plan)
+    fleet = SimulatedVehicles(plan)
     if truth is not None:
         truth.write_text(json.dumps(fleet.truth(), indent=2) + "\n")
     at_s = seconds / 2 if backlog_at is None else backlog_at
@@ -171,7 +171,7 @@ def simulate(
 
 
 async def _run(
-    directory: Path, fleet: Fleet, backlog_at_s: float, backlog_rate: float
+    directory: Path, fleet: SimulatedVehicles, backlog_at_s: float, backlog_rate: float
 ) -> dict[str, Any]:
     config = load(directory)
     login = simulator_login(directory, config)

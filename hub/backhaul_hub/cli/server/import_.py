@@ -28,8 +28,8 @@ from backhaul_hub.db.devices import read_devices
 from backhaul_hub.db.store import Registry
 from backhaul_hub.enrol.add_device import DeviceSettings, create_device
 from backhaul_hub.errors import ConfigError, HubError, RegistryError
-from backhaul_hub.imports.files import Found, look
-from backhaul_hub.imports.run import Import, Outcome
+from backhaul_hub.imports.files import FoundFiles, look
+from backhaul_hub.imports.run import Import, ImportOutcome
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.streams.streams import import_stream, reconcile
 from backhaul_runtime.clock import SystemClock
@@ -104,8 +104,8 @@ class _Work:
     again: bool
 
     def __post_init__(self) -> None:
-        self.outcome = Outcome()
-        self.found = Found()
+        self.outcome = ImportOutcome()
+        self.found = FoundFiles()
 
     async def run(self) -> None:
         config = load(self.directory)

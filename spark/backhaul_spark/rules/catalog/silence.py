@@ -17,8 +17,8 @@ from backhaul_spark.rules.rule import SECOND_NS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from backhaul_spark.decode.series import Series
-    from backhaul_spark.rules.rule import Finding, Mask, Rows, Said
+    from backhaul_spark.decode.series import SeriesKey
+    from backhaul_spark.rules.rule import AlertDraft, Mask, Rows, RuleFinding
 
 _Positive = Annotated[float, Meta(gt=0)]
 # Marks that say why nothing came: there was no link, or nothing that could have spoken.
@@ -54,7 +54,7 @@ class Silence(rule.Rule):
     )
     Settings = SilenceSettings
 
-    def heard(self, state: Rows, first: Mask, messages: Rows) -> Iterator[Finding]:
+    def heard(self, state: Rows, first: Mask, messages: Rows) -> Iterator[RuleFinding]:
         """Find silences between messages, told of already or not, and the vehicle's word on them."""
         alive, alive_after = _alive(state, first, messages["mark"])
         # That an agent is gone is no sign of life but of one that was there until then.
@@ -75,7 +75,9 @@ class Silence(rule.Rule):
         state[last[spoke]] = state[newest[spoke]]
         state["alive"][last] = alive_after[last]
 
-    def _heard(self, state: Rows, first: Mask, messages: Rows, alive: Mask) -> Iterator[Finding]:
+    def _heard(
+        self, state: Rows, first: Mask, messages: Rows, alive: Mask
+    ) -> Iterator[RuleFinding]:
         """Take signs of life alone. `alive`: the hub saw the agent up to each of them."""
         if not len(messages):
             return
@@ -90,7 +92,7 @@ class Silence(rule.Rule):
         state["heard_ns"][last] = np.maximum(stored, state["heard_ns"])[last]
         state["open"] = False
 
-    def tick(self, state: Rows, now_ns: int, watched_ns: int) -> Iterator[Finding]:
+    def tick(self, state: Rows, now_ns: int, watched_ns: int) -> Iterator[RuleFinding]:
         believed_ns = watched_ns + int(BELIEVED_S * SECOND_NS)
         heard = np.where(
             state["alive"] & (state["heard_ns"] > 0),
@@ -108,7 +110,7 @@ class Silence(rule.Rule):
 
     def _ends(
         self, state: Rows, first: Mask, gap: Mask, before: rule.Integers, messages: Rows
-    ) -> Iterator[Finding]:
+    ) -> Iterator[RuleFinding]:
         """Pair each silence's end with the device's next entry: a reason, or another silence.
 
         What comes next may be in the same message: a vehicle often begins with its mark.
@@ -138,22 +140,22 @@ class Silence(rule.Rule):
         last = np.flatnonzero(np.r_[first[1:], True])[device[newest] - 1]
         state["back_ns"][last], state["lost_ns"][last] = back[newest], lost[newest]
 
-    def _raised(self, where: Mask, heard_ns: rule.Integers) -> Finding:
+    def _raised(self, where: Mask, heard_ns: rule.Integers) -> RuleFinding:
         seconds = np.full(len(where), self.settings.after_s)
-        return rule.Finding("raised", where, heard_ns + self._after_ns, seconds,
+        return rule.RuleFinding("raised", where, heard_ns + self._after_ns, seconds,
                             self.settings.after_s)  # fmt: skip
 
     def _cleared(
         self, where: Mask, back_ns: rule.Integers, lost_ns: rule.Integers, note: str
-    ) -> Finding:
+    ) -> RuleFinding:
         seconds = (back_ns - lost_ns) / SECOND_NS
-        return rule.Finding("cleared", where, back_ns, seconds, self.settings.after_s, note)
+        return rule.RuleFinding("cleared", where, back_ns, seconds, self.settings.after_s, note)
 
     @property
     def _after_ns(self) -> int:
         return int(self.settings.after_s * SECOND_NS)
 
-    def sentence(self, said: Said, series: Series | None) -> str:
+    def sentence(self, said: AlertDraft, series: SeriesKey | None) -> str:
         lost_ns = said.time_ns - int(said.value * SECOND_NS)
         if said.kind == "raised":
             return f"nothing was heard for {said.limit:g} s, since {_clock(lost_ns)}"
@@ -178,13 +180,13 @@ def _alive(state: Rows, first: Mask, mark: rule.Integers) -> tuple[Mask, Mask]:
     return np.where(before >= begins, mark[before] == ALIVE, known), after
 
 
-def _spread(finding: Finding, living: Mask) -> Finding:
+def _spread(finding: RuleFinding, living: Mask) -> RuleFinding:
     """Return a finding about some of the messages as one about all."""
     where = np.zeros(len(living), np.bool_)
     time_ns = np.zeros(len(living), np.int64)
     value = np.zeros(len(living))
     where[living], time_ns[living], value[living] = finding.where, finding.time_ns, finding.value
-    return rule.Finding(finding.kind, where, time_ns, value, finding.limit, finding.note)
+    return rule.RuleFinding(finding.kind, where, time_ns, value, finding.limit, finding.note)
 
 
 def _clock(time_ns: int) -> str:
