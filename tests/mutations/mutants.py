@@ -298,7 +298,7 @@ MUTANTS = (
         "former-untold",
         "a vehicle is told of its current epoch alone",
         "hub/backhaul_hub/uplink/notify.py",
-        "former = self._former.untold(self._devices()) if self._settled() else {}",
+        "former = self._former.untold(self.devices()) if self.settled() else {}",
         "former: dict[Place, Held] = {}",
         named(
             "tests/hub/test_former.py",
