@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from backhaul_spark.rules.plan import Plan
-    from backhaul_spark.rules.rule import RuleFinding, Spoken
+    from backhaul_spark.rules.rule import Finding, Spoken
     from backhaul_spark.rules.table import Table
     from backhaul_spark.rules.twins import Twins
 
@@ -174,7 +174,7 @@ class Engine:
         self,
         twins: Twins,
         spoken: Spoken,
-        finding: RuleFinding,
+        finding: Finding,
         keys: NDArray[np.uint64],
         late: NDArray[np.bool_] | None,
         now_ns: int,

@@ -52,7 +52,7 @@ class Samples:
 
 
 @dataclass(frozen=True, slots=True)
-class RuleFinding:
+class Finding:
     """Say of which devices something is to be told.
 
     `where`: a mask over the devices that the rule was given. The others are as long as `where`, or
@@ -99,11 +99,11 @@ class Rule(ABC):
     def __init__(self, settings: Any = None) -> None:
         self.settings: Any = self.Settings() if settings is None else settings
 
-    def step(self, state: Rows, sample: Samples) -> Iterator[RuleFinding]:
+    def step(self, state: Rows, sample: Samples) -> Iterator[Finding]:
         """Take one sample of each of some devices, newer than those before; write to `state`."""
         yield from ()
 
-    def heard(self, state: Rows, first: Mask, messages: Rows) -> Iterator[RuleFinding]:
+    def heard(self, state: Rows, first: Mask, messages: Rows) -> Iterator[Finding]:
         """Take messages of any kind, by device and in the order in which they were stored.
 
         Among them are the hub's words that a device's agent is there, or gone (mark ALIVE, AWAY).
@@ -113,7 +113,7 @@ class Rule(ABC):
         """
         yield from ()
 
-    def tick(self, state: Rows, now_ns: int, watched_ns: int) -> Iterator[RuleFinding]:
+    def tick(self, state: Rows, now_ns: int, watched_ns: int) -> Iterator[Finding]:
         """Look at all devices every few seconds.
 
         Args:

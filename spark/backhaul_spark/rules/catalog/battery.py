@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from backhaul_spark.decode.series import SeriesKey
-    from backhaul_spark.rules.rule import AlertDraft, Rows, RuleFinding, Samples
+    from backhaul_spark.rules.rule import AlertDraft, Finding, Rows, Samples
 
 _HOUR_NS = 3600 * SECOND_NS
 _Positive = Annotated[float, Meta(gt=0)]
@@ -57,13 +57,13 @@ class Battery(rule.Rule):
     )
     Settings = BatterySettings
 
-    def step(self, state: Rows, sample: Samples) -> Iterator[RuleFinding]:
+    def step(self, state: Rows, sample: Samples) -> Iterator[Finding]:
         good = np.isfinite(sample.value)
         load, soc = good & (sample.signal == "load"), good & (sample.signal == "soc")
         yield from self._load(state, sample, load)
         yield from self._charge(state, sample, soc)
 
-    def _load(self, state: Rows, sample: Samples, load: rule.Mask) -> Iterator[RuleFinding]:
+    def _load(self, state: Rows, sample: Samples, load: rule.Mask) -> Iterator[Finding]:
         idle = sample.value < self.settings.idle_load
         stale = sample.time_ns - state["load_ns"] > self.settings.load_s_max * SECOND_NS
         begins = load & idle & ((state["idle_ns"] == 0) | stale)
@@ -75,11 +75,9 @@ class Battery(rule.Rule):
         over = ends & state["open"]
         state["open"] &= ~over
         limit = self.settings.fall_pct_h
-        yield rule.RuleFinding(
-            "cleared", over, sample.time_ns, sample.value * np.nan, limit, "busy"
-        )
+        yield rule.Finding("cleared", over, sample.time_ns, sample.value * np.nan, limit, "busy")
 
-    def _charge(self, state: Rows, sample: Samples, soc: rule.Mask) -> Iterator[RuleFinding]:
+    def _charge(self, state: Rows, sample: Samples, soc: rule.Mask) -> Iterator[Finding]:
         time_ns, window_ns = sample.time_ns, int(self.settings.window_s * SECOND_NS)
         known_ns = state["load_ns"] + int(self.settings.load_s_max * SECOND_NS)
         soc &= (state["idle_ns"] > 0) & (time_ns >= state["idle_ns"]) & (time_ns <= known_ns)
@@ -98,8 +96,8 @@ class Battery(rule.Rule):
         moves = full & (state["mid_ns"] > 0)
         _put(state, "from", moves, state["mid_ns"].copy(), state["mid_pct"].copy())
         _put(state, "mid", moves, time_ns, sample.value)
-        yield rule.RuleFinding("raised", raised, time_ns, fall, limit)
-        yield rule.RuleFinding("cleared", cleared, time_ns, fall, limit)
+        yield rule.Finding("raised", raised, time_ns, fall, limit)
+        yield rule.Finding("cleared", cleared, time_ns, fall, limit)
 
     def sentence(self, said: AlertDraft, series: SeriesKey | None) -> str:
         if said.note == "busy":

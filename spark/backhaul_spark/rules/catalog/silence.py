@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from backhaul_spark.decode.series import SeriesKey
-    from backhaul_spark.rules.rule import AlertDraft, Mask, Rows, RuleFinding
+    from backhaul_spark.rules.rule import AlertDraft, Finding, Mask, Rows
 
 _Positive = Annotated[float, Meta(gt=0)]
 # Marks that say why nothing came: there was no link, or nothing that could have spoken.
@@ -54,7 +54,7 @@ class Silence(rule.Rule):
     )
     Settings = SilenceSettings
 
-    def heard(self, state: Rows, first: Mask, messages: Rows) -> Iterator[RuleFinding]:
+    def heard(self, state: Rows, first: Mask, messages: Rows) -> Iterator[Finding]:
         """Find silences between messages, told of already or not, and the vehicle's word on them."""
         alive, alive_after = _alive(state, first, messages["mark"])
         # That an agent is gone is no sign of life but of one that was there until then.
@@ -75,9 +75,7 @@ class Silence(rule.Rule):
         state[last[spoke]] = state[newest[spoke]]
         state["alive"][last] = alive_after[last]
 
-    def _heard(
-        self, state: Rows, first: Mask, messages: Rows, alive: Mask
-    ) -> Iterator[RuleFinding]:
+    def _heard(self, state: Rows, first: Mask, messages: Rows, alive: Mask) -> Iterator[Finding]:
         """Take signs of life alone. `alive`: the hub saw the agent up to each of them."""
         if not len(messages):
             return
@@ -92,7 +90,7 @@ class Silence(rule.Rule):
         state["heard_ns"][last] = np.maximum(stored, state["heard_ns"])[last]
         state["open"] = False
 
-    def tick(self, state: Rows, now_ns: int, watched_ns: int) -> Iterator[RuleFinding]:
+    def tick(self, state: Rows, now_ns: int, watched_ns: int) -> Iterator[Finding]:
         believed_ns = watched_ns + int(BELIEVED_S * SECOND_NS)
         heard = np.where(
             state["alive"] & (state["heard_ns"] > 0),
@@ -110,7 +108,7 @@ class Silence(rule.Rule):
 
     def _ends(
         self, state: Rows, first: Mask, gap: Mask, before: rule.Integers, messages: Rows
-    ) -> Iterator[RuleFinding]:
+    ) -> Iterator[Finding]:
         """Pair each silence's end with the device's next entry: a reason, or another silence.
 
         What comes next may be in the same message: a vehicle often begins with its mark.
@@ -140,16 +138,16 @@ class Silence(rule.Rule):
         last = np.flatnonzero(np.r_[first[1:], True])[device[newest] - 1]
         state["back_ns"][last], state["lost_ns"][last] = back[newest], lost[newest]
 
-    def _raised(self, where: Mask, heard_ns: rule.Integers) -> RuleFinding:
+    def _raised(self, where: Mask, heard_ns: rule.Integers) -> Finding:
         seconds = np.full(len(where), self.settings.after_s)
-        return rule.RuleFinding("raised", where, heard_ns + self._after_ns, seconds,
+        return rule.Finding("raised", where, heard_ns + self._after_ns, seconds,
                             self.settings.after_s)  # fmt: skip
 
     def _cleared(
         self, where: Mask, back_ns: rule.Integers, lost_ns: rule.Integers, note: str
-    ) -> RuleFinding:
+    ) -> Finding:
         seconds = (back_ns - lost_ns) / SECOND_NS
-        return rule.RuleFinding("cleared", where, back_ns, seconds, self.settings.after_s, note)
+        return rule.Finding("cleared", where, back_ns, seconds, self.settings.after_s, note)
 
     @property
     def _after_ns(self) -> int:
@@ -180,13 +178,13 @@ def _alive(state: Rows, first: Mask, mark: rule.Integers) -> tuple[Mask, Mask]:
     return np.where(before >= begins, mark[before] == ALIVE, known), after
 
 
-def _spread(finding: RuleFinding, living: Mask) -> RuleFinding:
+def _spread(finding: Finding, living: Mask) -> Finding:
     """Return a finding about some of the messages as one about all."""
     where = np.zeros(len(living), np.bool_)
     time_ns = np.zeros(len(living), np.int64)
     value = np.zeros(len(living))
     where[living], time_ns[living], value[living] = finding.where, finding.time_ns, finding.value
-    return rule.RuleFinding(finding.kind, where, time_ns, value, finding.limit, finding.note)
+    return rule.Finding(finding.kind, where, time_ns, value, finding.limit, finding.note)
 
 
 def _clock(time_ns: int) -> str:

@@ -12,7 +12,7 @@ from backhaul_spark.rules import rule
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from backhaul_spark.rules.rule import AlertDraft, Rows, RuleFinding, Samples
+    from backhaul_spark.rules.rule import AlertDraft, Finding, Rows, Samples
 
 _ROW_MAX = 255
 
@@ -36,7 +36,7 @@ class Temperature(rule.Rule):
     state = np.dtype([("open", "?"), ("above", "u1")])
     Settings = TemperatureSettings
 
-    def step(self, state: Rows, sample: Samples) -> Iterator[RuleFinding]:
+    def step(self, state: Rows, sample: Samples) -> Iterator[Finding]:
         own = sample.heads["temp_max"]
         limit = np.where(np.isnan(own), self.settings.limit_c, own)
         above = sample.value > limit
@@ -46,8 +46,8 @@ class Temperature(rule.Rule):
         # A reading that is no number says nothing; it does not end an alert.
         cleared = (sample.value <= limit) & state["open"]
         state["open"] ^= raised | cleared
-        yield rule.RuleFinding("raised", raised, sample.time_ns, sample.value, limit)
-        yield rule.RuleFinding("cleared", cleared, sample.time_ns, sample.value, limit)
+        yield rule.Finding("raised", raised, sample.time_ns, sample.value, limit)
+        yield rule.Finding("cleared", cleared, sample.time_ns, sample.value, limit)
 
     def command(self, said: AlertDraft) -> tuple[str, dict[str, Any]] | None:
         if said.kind != "raised":
