@@ -69,8 +69,8 @@ async def test_operators_are_answered_by_the_table_and_early_where_it_says_so() 
     assert list(wire.served) == ["hub.stop", "hub.devices", "hub.node"], "desire is for people"
     assert (await wire.ask("hub.stop", b"no JSON"))["asked"] == "None", "the body is not read"
     said = await wire.ask("hub.devices", b'{"after": "a"}')
-    assert said == {"answered": "operators", "asked": "Devices(after='a')"}
-    assert (await wire.ask("hub.devices", b""))["asked"] == "Devices(after='')"
+    assert said == {"answered": "operators", "asked": "DevicesQuestion(after='a')"}
+    assert (await wire.ask("hub.devices", b""))["asked"] == "DevicesQuestion(after='')"
     refused = await wire.ask("hub.devices", b'{"afte": "a"}')
     assert "unknown field" in refused["error"]["message"]
 
@@ -78,7 +78,7 @@ async def test_operators_are_answered_by_the_table_and_early_where_it_says_so() 
 async def test_people_are_answered_by_the_same_table_within_their_right() -> None:
     asked = services()
     said = await asked.answer(ANNA, "devices", b'{"after": "a"}')
-    assert said == {"answered": "people", "asked": "Devices(after='a')"}
+    assert said == {"answered": "people", "asked": "DevicesQuestion(after='a')"}
     with pytest.raises(JsonError, match="unknown field"):
         await asked.answer(ANNA, "devices", b'{"afte": "a"}')
     with pytest.raises(RightsError, match="this takes the right to write"):
