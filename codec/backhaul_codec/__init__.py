@@ -8,7 +8,7 @@ Nothing here knows the agent's ledger, the hub's books, or Spark.
 from backhaul_codec.errors import CodecError
 from backhaul_codec.points import Header, Kind, Message, Opaque, Point, Value
 from backhaul_codec.wire.envelope import chain, hash_of, peek, restamp
-from backhaul_codec.wire.messages import check, decode, encode_frame, encode_point
+from backhaul_codec.wire.messages import check, decode, encode_bundle, encode_frame, encode_point
 
 __all__ = [
     "CodecError",
@@ -21,6 +21,7 @@ __all__ = [
     "chain",
     "check",
     "decode",
+    "encode_bundle",
     "encode_frame",
     "encode_point",
     "hash_of",

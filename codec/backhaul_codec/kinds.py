@@ -41,6 +41,10 @@ class MessageKind(NamedTuple):
 
 
 FRAME = MessageKind("f", "f", BULK, Worth.TELEMETRY, ("hub/sync", "spark/rules"))
+BUNDLE = MessageKind("f", "b", BULK, Worth.TELEMETRY, ("hub/sync", "spark/rules"))
+"""Telemetry of all nodes that share the lane: its rows are those of frames, so it has their letter."""
+DICTIONARY = MessageKind("d", "d", BULK, Worth.ACCOUNT, ("hub/uplink",))
+"""Bytes that later bundles are packed against; no history has any row of it."""
 POINT = MessageKind("p", "p", LIVE, Worth.STATE, ("hub/sync", "spark/rules"))
 """Heads: one point, or points that hold or fall as one. Of an edge, and of several, they are worth CONFIG."""
 SYSTEM = MessageKind("e", "e", LIVE, Worth.EVENT, ("hub/uplink", "hub/sync", "spark/completeness"))
@@ -48,8 +52,7 @@ SYSTEM = MessageKind("e", "e", LIVE, Worth.EVENT, ("hub/uplink", "hub/sync", "sp
 REPORT = MessageKind("a", "e.app", LIVE, Worth.EVENT, ("hub/broadcast", "hub/twin"))
 """Events that programs report: none of them can say anything in the agent's name."""
 RESULT = MessageKind("r", "r", LIVE, Worth.EVENT, ("hub/commands",))
-KINDS = (FRAME, POINT, SYSTEM, REPORT, RESULT)
-BY_LETTER = {kind.letter: kind for kind in KINDS}
+KINDS = (FRAME, BUNDLE, DICTIONARY, POINT, SYSTEM, REPORT, RESULT)
 BY_PREFIX = {kind.prefix: kind for kind in KINDS}
 
 

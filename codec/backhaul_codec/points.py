@@ -53,6 +53,10 @@ class Kind(IntEnum):
 
     FRAME = 0
     POINT = 1
+    BUNDLE = 2
+    """A frame of many nodes."""
+    DICTIONARY = 3
+    """Bytes that later messages are packed against (wire/dictionaries.py)."""
 
 
 class Header(NamedTuple):

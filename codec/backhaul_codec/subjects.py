@@ -1,6 +1,7 @@
 """Name the subjects that messages travel on, and read them back.
 
-On a vehicle: `f.<node>` frames, `p.<node>.<type>.<key>` points, `p.<parent>.<node>.<type>.<key>`
+On a vehicle: `f.<node>` frames, `b` bundles of all nodes that share a lane, `d.<digest>` dictionaries of
+bundles, `p.<node>.<type>.<key>` points, `p.<parent>.<node>.<type>.<key>`
 points of an edge, `p.<node>` and `p.<parent>.<node>` frames of such points that hold or fall as one,
 `e.<kind>` events of the agent's own, `e.app.<kind>` events that programs report, `r.<command id>`
 results. Of a node with a lane of its own the same after `n.<node>.`.
@@ -13,7 +14,9 @@ import re
 from dataclasses import dataclass, replace
 
 from backhaul_codec.kinds import (
+    BUNDLE,
     BY_PREFIX,
+    DICTIONARY,
     FRAME,
     POINT,
     REPORT,
@@ -24,6 +27,10 @@ from backhaul_codec.kinds import (
     MessageKind,
     system_kind,
 )
+from backhaul_codec.points import Kind
+
+BUNDLE_SUBJECT = BUNDLE.prefix
+"""The subject of bundles on their vehicle."""
 
 _NODE_LANE = "n_"
 # Of readings that an operator imported at the hub; no vehicle has it.
@@ -42,6 +49,7 @@ _TOKEN = re.compile(r"(?:[A-Za-z0-9_-]|%[0-9A-F]{2})+")
 _ESCAPED = re.compile(r"%([0-9A-F]{2})")
 _PLAIN = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-")
 _BYTE_TOKENS = [chr(byte) if byte in _PLAIN else f"%{byte:02X}" for byte in range(256)]
+_DIGEST = re.compile(r"\A[0-9a-f]{12}\Z")
 _EMPTY = "%"
 _APP = REPORT.prefix.partition(".")[2]
 
@@ -54,8 +62,8 @@ class SubjectError(ValueError):
 class Uplink:
     """Hold the names in a subject `up.<device>.<leaf subject>`.
 
-    `kind`: a row of `kinds`. `node`: of frames and points. `type`: of points, and the kind of an
-    event; None of frames. `key`: of points, and the id of a result's command. `parent`: of the
+    `kind`: a row of `kinds`. `node`: of frames and points; None of bundles. `type`: of points, and the kind of an
+    event; None of frames. `key`: of points, the id of a result's command, the digest of a dictionary. `parent`: of the
     points of an edge, whose `node` is the lower end. `lane_node`: whose lane it is, if of one node.
     """
 
@@ -76,8 +84,17 @@ class Uplink:
 
     @property
     def frame(self) -> bool:
-        """Tell whether the body must be a frame (else a point)."""
+        """Tell whether the body must be a frame of one node."""
         return self.kind is FRAME or (self.kind is POINT and self.type is None)
+
+    @property
+    def body_kind(self) -> Kind:
+        """Return the kind of body that the subject calls for."""
+        if self.kind is BUNDLE:
+            return Kind.BUNDLE
+        if self.kind is DICTIONARY:
+            return Kind.DICTIONARY
+        return Kind.FRAME if self.frame else Kind.POINT
 
     @property
     def frame_node(self) -> str | None:
@@ -86,7 +103,9 @@ class Uplink:
 
     @property
     def system(self) -> bool:
-        """Tell whether it is an event of the agent's own that no history has."""
+        """Tell whether no history has it: some events of the agent's own, and dictionaries."""
+        if self.kind is DICTIONARY:
+            return True
         return self.kind is SYSTEM and not system_kind(self.type or "").history
 
 
@@ -124,6 +143,11 @@ def decode_token(token: str) -> str:
 def frame_subject(node: str) -> str:
     """Return the subject of a node's telemetry frames on its vehicle."""
     return f"f.{encode_token(node)}"
+
+
+def dictionary_subject(digest: bytes) -> str:
+    """Return the subject of a dictionary on its vehicle."""
+    return f"{DICTIONARY.prefix}.{digest.hex()}"
 
 
 def point_subject(node: str, type: str, key: str = "") -> str:
@@ -248,6 +272,10 @@ def parse_leaf(leaf_subject: str, device: str = "") -> Uplink:
     match prefix, names:
         case FRAME.prefix, [node]:
             return Uplink(device, lane, leaf_subject, FRAME, node)
+        case BUNDLE.prefix, []:
+            return Uplink(device, lane, leaf_subject, BUNDLE)
+        case DICTIONARY.prefix, [digest] if _DIGEST.match(digest):
+            return Uplink(device, lane, leaf_subject, DICTIONARY, key=digest)
         case POINT.prefix, [node]:
             return Uplink(device, lane, leaf_subject, POINT, node)
         case POINT.prefix, [parent, node]:
@@ -283,7 +311,8 @@ def _of_node_lane(leaf_subject: str, device: str, lane: Lane) -> Uplink:
     node = node_of_lane(lane)
     rest = leaf_subject.split(".", 2)[-1]
     inner = None if rest.startswith("n.") else parse_leaf(rest, device)
-    if inner is None or inner.node not in (None, node):
+    # A bundle is of the nodes that share a lane.
+    if inner is None or inner.node not in (None, node) or inner.kind in (BUNDLE, DICTIONARY):
         raise SubjectError(f"{leaf_subject[:80]!r} is not of the lane of {node!r}")
     return replace(inner, lane=lane, leaf_subject=leaf_subject, lane_node=node)
 

@@ -155,8 +155,8 @@ def test_every_byte_of_a_header_changed_is_refused_alike_or_changes_nothing_but_
     [
         (small(1, 2)[:CHAINED_BYTES], "short"),
         (b"\x03" + small(1, 2)[1:], "version"),
-        (b"\x22" + small(1, 2)[1:], "kind"),
-        (small(1, 2)[:1] + b"\x03" + small(1, 2)[2:], "codec"),
+        (b"\x42" + small(1, 2)[1:], "kind"),
+        (small(1, 2)[:1] + b"\x04" + small(1, 2)[2:], "codec"),
     ],
 )
 def test_a_header_of_version_2_that_says_nonsense_is_refused(message: bytes, code: str) -> None:

@@ -152,9 +152,10 @@ def test_truncation_at_every_byte(compression: Any) -> None:
     [
         (0, b"\x03", "version"),
         (0, b"\x00", "version"),
-        (0, b"\x21", "kind"),
+        (0, b"\x41", "kind"),
         (0, b"\xf1", "kind"),
-        (1, b"\x03", "codec"),
+        (1, b"\x03", "dictionary"),
+        (1, b"\x04", "codec"),
         (1, b"\xff", "codec"),
         (14, struct.pack("<I", 0), "size"),
         (14, struct.pack("<I", 16 * MIB + 1), "size"),

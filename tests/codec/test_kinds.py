@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from backhaul_codec.kinds import BY_LETTER, BY_PREFIX, KINDS, SYSTEM_KINDS, Worth, system_kind
-from backhaul_codec.subjects import app_event_subject, event_subject, parse_leaf, result_subject
+from backhaul_codec.kinds import BY_PREFIX, KINDS, SYSTEM_KINDS, Worth, system_kind
+from backhaul_codec.subjects import (
+    BUNDLE_SUBJECT,
+    app_event_subject,
+    dictionary_subject,
+    event_subject,
+    parse_leaf,
+    result_subject,
+)
 
 ROOT = Path(__file__).parents[2]
 
 
-def test_every_kind_has_a_letter_and_a_prefix_of_its_own() -> None:
-    assert len(BY_LETTER) == len(BY_PREFIX) == len(KINDS)
+def test_every_kind_has_a_prefix_of_its_own() -> None:
+    assert len(BY_PREFIX) == len(KINDS)
 
 
 def test_every_receiver_is_a_room() -> None:
@@ -24,6 +31,8 @@ def test_every_receiver_is_a_room() -> None:
 def test_subjects_are_read_as_the_kind_that_they_were_written_as() -> None:
     subjects = [
         "f.a",
+        BUNDLE_SUBJECT,
+        dictionary_subject(bytes(6)),
         "p.a.b.c",
         event_subject("mark"),
         app_event_subject("x"),

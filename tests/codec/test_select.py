@@ -105,7 +105,7 @@ def test_a_frame_of_another_time_or_name_is_left_after_a_glance(
     message = encode_frame(points, epoch=1, seq=2)
     day = 86_400 * 10**9
 
-    def never(*_: object) -> None:
+    def never(*_: object, **__: object) -> None:
         raise AssertionError("it was proven")
 
     monkeypatch.setattr("backhaul_codec.wire.select.prove", never)

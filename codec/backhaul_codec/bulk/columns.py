@@ -35,9 +35,10 @@ from backhaul_codec.points import (
     Value,
 )
 from backhaul_codec.subjects import NODE_TYPE_PREFIX
+from backhaul_codec.wire.dictionaries import require_dictionary
 from backhaul_codec.wire.envelope import unseal
 from backhaul_codec.wire.frame_fields import BLOB_COLUMN, FLOAT64_COLUMN
-from backhaul_codec.wire.frame_layout import Layout, Numbers
+from backhaul_codec.wire.frame_layout import Layout, Numbers, read_layout
 from backhaul_codec.wire.messages import read_frame
 from backhaul_codec.wire.point_body import read_point
 
@@ -119,14 +120,14 @@ def _read_rest(
         except CodecError as error:
             errors[index] = error
         else:
-            if not said.silent:
+            if layout is not None and not said.silent:
                 indices.append(index)
                 headers.append(header)
                 layouts.append(layout)
     return columns_of(indices, headers, layouts) if indices else None
 
 
-def _read(message: bytes, names: SubjectNames) -> tuple[Header, Layout]:
+def _read(message: bytes, names: SubjectNames) -> tuple[Header, Layout | None]:
     header, body = unseal(message)
     if names.kind not in (None, header.kind):
         raise CodecError(f"a {header.kind.name.lower()} came on a subject of others", "subject")
@@ -135,6 +136,11 @@ def _read(message: bytes, names: SubjectNames) -> tuple[Header, Layout]:
         if names.parent:
             _name_ends(layout, names.parent)
         return header, layout
+    if header.kind is Kind.BUNDLE:
+        return header, read_layout(body, bundle=True)
+    if header.kind is Kind.DICTIONARY:
+        require_dictionary(body)
+        return header, None
     time, value, tombstone, origin = read_point(body)
     layout = _layout_of_point(time, value, names)
     layout.tomb = bytes([tombstone])

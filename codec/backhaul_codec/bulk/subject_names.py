@@ -62,6 +62,8 @@ def _parse(leaf_subject: str) -> SubjectNames:
     uplink = parse_leaf(leaf_subject)
     if uplink.frame:
         return SubjectNames(Kind.FRAME, uplink.node, "", "", uplink.parent or "")
+    if uplink.body_kind is not Kind.POINT:
+        return SubjectNames(uplink.body_kind, None, "", "", silent=uplink.system)
     node = uplink.node or ""
     if uplink.parent is not None:
         node = edge_name(uplink.parent, node)

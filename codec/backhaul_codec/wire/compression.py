@@ -16,6 +16,8 @@ Compression: TypeAlias = Literal["none", "deflate", "zstd"]
 COMPRESSIONS: dict[int, Compression] = {0: "none", 1: "deflate", 2: "zstd"}
 CODEC_IDS: dict[str, int] = {name: codec for codec, name in COMPRESSIONS.items()}
 NONE, DEFLATE, ZSTD = 0, 1, 2
+DICTIONARY = 3
+"""Deflate with a preset dictionary, which the message names (wire/dictionaries.py)."""
 
 DEFLATE_LEVEL = 6
 ZSTD_LEVEL = 3
@@ -36,19 +38,23 @@ def compress(body: bytes, codec: int) -> bytes:
 def decompress(payload: bytes | memoryview, codec: int, raw_len: int) -> bytes:
     """Return exactly `raw_len` bytes (at least 1).
 
-    Raises: CodecError (`compressed`, `length`, or `codec` where this machine has no zstd).
+    Raises: CodecError (`compressed`, `length`, `codec` where this machine has no zstd, or `dictionary`
+    for a payload that wants one: `dictionaries.plain` comes before).
     """
     if codec == DEFLATE:
-        return _inflate(payload, raw_len)
+        return inflate(payload, raw_len)
     if codec == ZSTD:
         return _zstd_decompress(payload, raw_len)
+    if codec == DICTIONARY:
+        raise CodecError("the message is packed against a dictionary", "dictionary")
     if len(payload) != raw_len:
         raise _wrong_length(raw_len)
     return bytes(payload)
 
 
-def _inflate(payload: bytes | memoryview, raw_len: int) -> bytes:
-    inflater = zlib.decompressobj(-15)
+def inflate(payload: bytes | memoryview, raw_len: int, dictionary: bytes = b"") -> bytes:
+    """Return exactly `raw_len` bytes of a raw deflate stream. Raises: CodecError, as `decompress`."""
+    inflater = zlib.decompressobj(-15, zdict=dictionary) if dictionary else zlib.decompressobj(-15)
     try:
         # One byte more than declared: at exactly raw_len zlib may stop before the end marker,
         # and a stream that is too long would look like one that fits. (0 would mean no limit.)

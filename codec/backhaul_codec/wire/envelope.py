@@ -14,7 +14,7 @@ from struct import Struct
 
 from backhaul_codec.errors import CodecError
 from backhaul_codec.points import Header, Kind
-from backhaul_codec.wire.compression import CODEC_IDS, compress, decompress
+from backhaul_codec.wire.compression import CODEC_IDS, DICTIONARY, compress, decompress
 
 VERSION = 1
 CHAINED = 2
@@ -97,6 +97,11 @@ def chain(message: bytes, *, epoch: int, seq: int, link: bytes) -> bytes:
     return head + message[payload_at:]
 
 
+def payload_of(message: bytes) -> int:
+    """Return where the payload of a message begins. Raises: CodecError, as `peek`."""
+    return _read_header(message)[3]
+
+
 def is_chained(message: bytes) -> bool:
     """Say whether a message that `peek` accepts is of version 2."""
     return message[0] & 0x0F == CHAINED
@@ -137,7 +142,7 @@ def _read_header(message: bytes) -> tuple[Header, int, int, int]:
             raise CodecError(f"kind {first >> 4} is unknown", "kind")
         header = Header(kind, epoch, seq, raw_len)
         payload_at = HEADER_BYTES
-    if codec > 2:
+    if codec > DICTIONARY:
         raise CodecError(f"codec {codec} is unknown", "codec")
     if not 1 <= header.raw_len <= BODY_BYTES_MAX:
         raise CodecError(f"a body of {header.raw_len} bytes is outside 1..{BODY_BYTES_MAX}", "size")

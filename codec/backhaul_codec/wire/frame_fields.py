@@ -35,6 +35,8 @@ class Field(IntEnum):
     ORIGIN = 12
     NODE = 13
     CLOCK = 14
+    NODES = 15
+    """Of bundles, in the place of NODE."""
 
 
 FLOAT32_COLUMN, FLOAT64_COLUMN, BLOB_COLUMN = 4, 5, 6

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from array import array
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from operator import mul
 from typing import Any
@@ -62,8 +63,8 @@ class Layout:
     """Hold the columns of a frame, every length and reference proven.
 
     Lists of series run in series order: `types`, `keys` (None: all empty), `kinds` (three bytes
-    each: dtype, column, exponent), `counts` (points), `nodes` (None: all `node`; the body never says
-    so, the subject of an edge's frame does). `bases` has one number for each series in columns
+    each: dtype, column, exponent), `counts` (points), `nodes` (None: all `node`). Of a bundle `node` is empty and
+    `nodes` says all; of a frame the body never says them, the subject of an edge's frame does. `bases` has one number for each series in columns
     0..3. A column without data is absent: 0..3 and the blob indices are in `numbers`, byte planes
     in `planes`.
     """
@@ -93,9 +94,9 @@ class Layout:
         return self.kinds[::3], self.kinds[1::3], self.kinds[2::3]
 
 
-def read_layout(body: bytes) -> Layout:
-    """Return the proven layout of a frame body. Raises: CodecError."""
-    return prove(read_fields(body), len(body))
+def read_layout(body: bytes, *, bundle: bool = False) -> Layout:
+    """Return the proven layout of a frame body, or of a bundle's. Raises: CodecError."""
+    return prove(read_fields(body), len(body), bundle=bundle)
 
 
 def read_fields(body: bytes) -> dict[int, Any]:
@@ -105,8 +106,8 @@ def read_fields(body: bytes) -> dict[int, Any]:
     return fields  # type: ignore[no-any-return]
 
 
-def prove(fields: dict[int, Any], size: int) -> Layout:
-    """Return the layout of a frame whose body has `size` bytes. Raises: CodecError."""
+def prove(fields: dict[int, Any], size: int, *, bundle: bool = False) -> Layout:
+    """Return the layout of a frame or bundle whose body has `size` bytes. Raises: CodecError."""
     get = fields.get
     n = _integer(get(Field.N), 1, POINTS_MAX, "n")
     types = prove_texts(get(Field.TYPES), None, "type")
@@ -119,7 +120,7 @@ def prove(fields: dict[int, Any], size: int) -> Layout:
     origin = get(Field.ORIGIN)
     layout = Layout(
         n=n,
-        node=require_name(get(Field.NODE), "node"),
+        node=_node(get, bundle=bundle),
         clock=_integer(get(Field.CLOCK, 0), 0, 2, "clock"),
         t0=require_time(get(Field.T0)),
         unit=_integer(get(Field.UNIT), 1, UINT64_MAX, "unit"),
@@ -129,13 +130,14 @@ def prove(fields: dict[int, Any], size: int) -> Layout:
         keys=None if keys is None else prove_texts(keys, len(types), "key"),
         kinds=kinds,
         counts=counts,
-        bases=_bases(get(Field.BASES), kinds),
+        bases=_bases(get(Field.BASES), kinds, bundle=bundle),
         numbers=numbers,
         planes=planes,
         blobs=[] if blobs is None else _blobs(blobs),
         tomb=_tombstones(get(Field.TOMB), n),
         origins=[],
         origin_of=None,
+        nodes=prove_texts(get(Field.NODES), len(types), "node") if bundle else None,
     )
     if origin is not None:
         layout.origins, layout.origin_of = _origins(origin, n)
@@ -144,6 +146,14 @@ def prove(fields: dict[int, Any], size: int) -> Layout:
     if n * size > EXPANDED_BYTES_MAX:  # a point refers to no byte of the body twice
         _require_expansion(layout)
     return layout
+
+
+def _node(get: Callable[[Field], Any], *, bundle: bool) -> str:
+    """Return the node of a frame; of a bundle the empty one, its series have nodes."""
+    other = Field.NODE if bundle else Field.NODES
+    if get(other) is not None:
+        raise CodecError(f"field {other.name} is in a frame that has no place for it", "field")
+    return "" if bundle else require_name(get(Field.NODE), "node")
 
 
 def _require_known(fields: Any) -> None:
@@ -252,8 +262,10 @@ def _plane_bytes(value: Any, size: int, column: int) -> bytes:
     return value
 
 
-def _bases(value: Any, kinds: bytes) -> list[int]:
+def _bases(value: Any, kinds: bytes, *, bundle: bool) -> list[int]:
     dtypes = [dtype for dtype, column in zip(kinds[::3], kinds[1::3], strict=True) if column < 4]
+    if bundle and value is not None:
+        value = _bases_of_planes(value, dtypes)
     bases = [] if value is None else value
     if type(bases) is not list or len(bases) != len(dtypes):
         raise CodecError(f"there are not exactly {len(dtypes)} bases", "series")
@@ -268,6 +280,16 @@ def _bases(value: Any, kinds: bytes) -> list[int]:
         _integer(min(bases), INT64_MIN, INT64_MAX, "a base")
         _integer(max(bases), INT64_MIN, INT64_MAX, "a base")
     return bases
+
+
+def _bases_of_planes(value: Any, dtypes: list[int]) -> list[int]:
+    """Return the bases of a bundle, which has them as a list of numbers modulo 2**64."""
+    if not dtypes:
+        raise CodecError("there are bases, and no series that has one", "series")
+    bases = _numbers(value, SIGNED_CODES, len(dtypes), "bases").to_array()
+    return [
+        base % 2**64 if dtype == UINT64 else base for base, dtype in zip(bases, dtypes, strict=True)
+    ]
 
 
 def _blobs(value: Any) -> list[str | bytes]:
@@ -323,6 +345,8 @@ def text_bytes(layout: Layout) -> int:
     names = [len(text.encode()) for text in layout.types]
     if layout.keys is not None:
         names = [a + len(key.encode()) for a, key in zip(names, layout.keys, strict=True)]
+    if layout.nodes is not None:
+        names = [a + len(node.encode()) for a, node in zip(names, layout.nodes, strict=True)]
     size: int = layout.n * len(layout.node.encode()) + sum(map(mul, names, layout.counts))
     if BLOB_COLUMN in layout.numbers:
         sizes = [blob_size(blob) for blob in layout.blobs]

@@ -32,6 +32,9 @@ def build_points(layout: Layout) -> list[Point]:
     """Return the points in arrival order. The layout comes from read_layout and is trusted."""
     sids = layout.sid.to_array()
     nexts = [iter(values).__next__ for values in _series_values(layout)]
+    nodes: Iterable[str] = repeat(layout.node)
+    if layout.nodes is not None:
+        nodes = map(layout.nodes.__getitem__, sids)
     keys: Iterable[str] = repeat("")
     if layout.keys is not None:
         keys = map(layout.keys.__getitem__, sids)
@@ -41,7 +44,7 @@ def build_points(layout: Layout) -> list[Point]:
     return list(
         map(
             Point,
-            repeat(layout.node),
+            nodes,
             map(layout.types.__getitem__, sids),
             build_times(layout),
             [nexts[sid]() for sid in sids],

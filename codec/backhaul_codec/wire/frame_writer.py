@@ -58,13 +58,17 @@ _FIELDS = attrgetter("node", "type", "time", "value", "key", "tombstone", "origi
 # (which rounding -0.04 makes).
 _DTYPES = {float: FLOAT64, int: INT64, str: TEXT, bytes: BYTES}
 _ODD = -FLOAT64
+# Type, key, and the class of the values; a series of a bundle has its node besides.
+_FRAME_NAMES = 3
 _NEGATIVE_ZERO = array("d", [-0.0]).tobytes()
 
 
-def write_frame(points: Sequence[Point], clock: int, *, said_again: bool = False) -> bytes:
+def write_frame(
+    points: Sequence[Point], clock: int, *, said_again: bool = False, bundle: bool = False
+) -> bytes:
     """Return the body of a frame of 1 to POINTS_MAX points of one node, in the order given.
 
-    `said_again`: all of them were sent before.
+    `said_again`: all of them were sent before. `bundle`: of any nodes, and a bundle's body.
 
     Raises: CodecError (`points`, `node`, `clock`, or the rule that a point breaks).
     """
@@ -73,15 +77,16 @@ def write_frame(points: Sequence[Point], clock: int, *, said_again: bool = False
     if clock not in (0, 1, 2):
         raise CodecError(f"clock {clock!r} is not 0, 1 or 2", "clock")
     nodes, types, times, values, keys, tombstones, origins = zip(*map(_FIELDS, points), strict=True)
-    if len(set(nodes)) != 1:
+    if not bundle and len(set(nodes)) != 1:
         raise CodecError("a frame holds the points of one node", "node")
-    columns = _Columns(types, keys, values)
+    columns = _Columns((types, keys, nodes) if bundle else (types, keys), values)
     fields: dict[int, Any] = {
         Field.N: len(points),
         **_time_fields(times),
         **columns.fields(),
-        Field.NODE: require_name(nodes[0], "node"),
     }
+    if not bundle:
+        fields[Field.NODE] = require_name(nodes[0], "node")
     if any(tombstones):
         fields[Field.TOMB] = bytes(map(require_tombstone, tombstones))
     if any(origins):
@@ -111,7 +116,8 @@ def _time_fields(times: Sequence[int]) -> dict[int, Any]:
 class _Columns:
     """Sort values into series, and series into columns."""
 
-    def __init__(self, types: Sequence[str], keys: Sequence[str], values: Sequence[Value]) -> None:
+    def __init__(self, names: tuple[Sequence[str], ...], values: Sequence[Value]) -> None:
+        """Take names (types, keys, and of a bundle nodes) and the value of each point."""
         self.bases: list[int] = []
         self.kinds = bytearray()
         self.integers: list[list[int]] = [[], [], [], []]
@@ -121,12 +127,12 @@ class _Columns:
         }
         self.blob_indices: list[int] = []
         self.blobs: dict[str | bytes, int] = {}
-        self.sids, self.series, buckets = _group(types, keys, values, map(type, values))
-        labels = [label for _, _, label in self.series]
+        self.sids, self.series, buckets = _group(names, values, map(type, values))
+        labels = [series[-1] for series in self.series]
         if not all(map(_is_regular, labels, buckets)):
             values = [plain_value(value) for value in values]
-            self.sids, self.series, buckets = _group(types, keys, values, map(_label, values))
-            labels = [label for _, _, label in self.series]
+            self.sids, self.series, buckets = _group(names, values, map(_label, values))
+            labels = [series[-1] for series in self.series]
         if len(self.series) > SERIES_MAX:
             raise CodecError(f"a frame holds at most {SERIES_MAX} series", "series")
         for label, bucket in zip(labels, buckets, strict=True):
@@ -134,8 +140,8 @@ class _Columns:
 
     def fields(self) -> dict[int, Any]:
         """Return the fields of a frame that name its series and hold their values."""
-        types = [require_name(type_, "type") for type_, _, _ in self.series]
-        keys = [require_name(key, "key") for _, key, _ in self.series]
+        types = [require_name(series[0], "type") for series in self.series]
+        keys = [require_name(series[1], "key") for series in self.series]
         fields: dict[int, Any] = {
             Field.SID: _indices(self.sids, len(types)),
             Field.TYPES: types,
@@ -148,6 +154,11 @@ class _Columns:
             fields[Field.BASES] = self.bases
         if self.blobs:
             fields[Field.BLOBS] = list(self.blobs)
+        if len(self.series[0]) > _FRAME_NAMES:
+            if self.bases:  # like beside like, as all other numbers: a third of a small bundle
+                bases = [(base - INT64_MIN) % 2**64 + INT64_MIN for base in self.bases]
+                fields[Field.BASES] = signed(bases, column_for(bases))
+            fields[Field.NODES] = [require_name(series[2], "node") for series in self.series]
         return fields
 
     def _column_data(self) -> dict[int, bytes]:
@@ -206,15 +217,15 @@ class _Columns:
 
 
 def _group(
-    types: Sequence[str], keys: Sequence[str], values: Sequence[Value], labels: Iterable[Any]
-) -> tuple[list[int], list[tuple[str, str, Any]], list[list[Any]]]:
+    names: tuple[Sequence[str], ...], values: Sequence[Value], labels: Iterable[Any]
+) -> tuple[list[int], list[tuple[Any, ...]], list[list[Any]]]:
     """Return the series number of each point, the series, and the values of each series."""
-    numbers: defaultdict[tuple[str, str, Any], int] = defaultdict()
+    numbers: defaultdict[tuple[Any, ...], int] = defaultdict()
     numbers.default_factory = numbers.__len__
     try:
-        sids = list(map(numbers.__getitem__, zip(types, keys, labels, strict=True)))
+        sids = list(map(numbers.__getitem__, zip(*names, labels, strict=True)))
     except TypeError as error:  # a list has no hash
-        raise CodecError("a type or key is not text", "name") from error
+        raise CodecError("a node, type or key is not text", "name") from error
     buckets: list[list[Any]] = [[] for _ in numbers]
     appends = [bucket.append for bucket in buckets]
     for sid, value in zip(sids, values, strict=True):

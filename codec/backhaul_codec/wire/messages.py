@@ -7,6 +7,7 @@ import cbor2
 from backhaul_codec.errors import CodecError
 from backhaul_codec.points import Header, Kind, Message, Point
 from backhaul_codec.wire.compression import Compression
+from backhaul_codec.wire.dictionaries import require_dictionary
 from backhaul_codec.wire.envelope import seal, unseal
 from backhaul_codec.wire.frame_fields import SAID_AGAIN_KEY
 from backhaul_codec.wire.frame_layout import Layout, read_layout
@@ -38,6 +39,21 @@ def encode_frame(
     return seal(body, Kind.FRAME, epoch, seq, compression)
 
 
+def encode_bundle(
+    points: Sequence[Point],
+    *,
+    epoch: int,
+    seq: int,
+    clock: int = 0,
+    compression: Compression = "deflate",
+) -> bytes:
+    """Return one message with 1 to 2**18 points of any nodes, in the order given.
+
+    Arguments are those of `encode_frame`. Raises: CodecError.
+    """
+    return seal(write_frame(points, clock, bundle=True), Kind.BUNDLE, epoch, seq, compression)
+
+
 def encode_point(point: Point, *, epoch: int, seq: int) -> bytes:
     """Return one message with one point, not compressed.
 
@@ -53,15 +69,17 @@ def decode(
     """Return the message with its points in arrival order.
 
     `node`, `type` and `key` come from the subject. A frame brings its own; a `node` given must be
-    the same. A point has none (empty, where none is given).
-    Raises: CodecError, for any bytes that are not exactly a message of version 1.
+    the same. A point has none (empty, where none is given); a bundle's points have theirs. A dictionary has no points.
+    Raises: CodecError, for any bytes that are not exactly a message.
     """
     header, body = unseal(message)
     if header.kind is Kind.POINT:
         time, value, tombstone, origin = read_point(body)
         point = Point(node or "", type or "", time, value, key or "", tombstone, origin)
         return Message(header.kind, header.epoch, header.seq, [point])
-    layout = read_frame(body, node)
+    layout = _layout_of(header, body, node)
+    if layout is None:
+        return Message(header.kind, header.epoch, header.seq, [])
     return Message(header.kind, header.epoch, header.seq, build_points(layout), layout.clock)
 
 
@@ -83,15 +101,15 @@ def is_said_again(message: bytes) -> bool:
 
 
 def prove(message: bytes, node: str | None) -> tuple[Header, Layout | None]:
-    """Prove a message as `check` does; return its header, and of a frame the layout.
+    """Prove a message as `check` does; return its header, and of a frame or bundle the layout.
 
     Raises: CodecError.
     """
     header, body = unseal(message)
-    if header.kind is Kind.FRAME:
-        return header, read_frame(body, node)
-    read_point(body)
-    return header, None
+    if header.kind is Kind.POINT:
+        read_point(body)
+        return header, None
+    return header, _layout_of(header, body, node)
 
 
 def read_frame(body: bytes, node: str | None) -> Layout:
@@ -108,8 +126,19 @@ def require_node(layout: Layout, node: str | None) -> None:
 
 
 def frame_layout(message: bytes, node: str | None) -> Layout:
-    """Return the layout of a message that must be a frame. Raises: CodecError, `kind` if it is none."""
+    """Return the layout of a message that must be a frame or bundle. Raises: CodecError, `kind` if it is none."""
     header, body = unseal(message)
-    if header.kind is not Kind.FRAME:
-        raise CodecError("a point is no frame", "kind")
+    layout = None if header.kind is Kind.POINT else _layout_of(header, body, node)
+    if layout is None:
+        raise CodecError(f"a {header.kind.name.lower()} is no frame", "kind")
+    return layout
+
+
+def _layout_of(header: Header, body: bytes, node: str | None) -> Layout | None:
+    """Return the layout of a frame or bundle, None of a dictionary, which has no points."""
+    if header.kind is Kind.DICTIONARY:
+        require_dictionary(body)
+        return None
+    if header.kind is Kind.BUNDLE:
+        return read_layout(body, bundle=True)
     return read_frame(body, node)

@@ -11,11 +11,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from backhaul_codec.errors import CodecError
-from backhaul_codec.points import Header, Kind, Message, Point
 from backhaul_codec.subjects import NODE_TYPE_PREFIX, Uplink
 from backhaul_codec.wire.messages import decode, prove
 
 if TYPE_CHECKING:
+    from backhaul_codec.points import Header, Kind, Message, Point
     from backhaul_codec.wire.frame_layout import Layout
 
 
@@ -78,5 +78,5 @@ def _of_edge(parent: str, point: Point) -> Placed:
 
 
 def _require_kind(place: Uplink, kind: Kind) -> None:
-    if (kind is Kind.FRAME) is not place.frame:
+    if kind is not place.body_kind:
         raise CodecError(f"a {kind.name.lower()} came on a subject of others", "subject")

@@ -42,6 +42,8 @@ def retime(message: bytes, offset_ns: int, *, clock: int | None = None) -> bytes
     if clock not in (None, 0, 1, 2):
         raise CodecError(f"clock {clock!r} is not 0, 1 or 2", "clock")
     header, body = unseal(message)
+    if header.kind is Kind.DICTIONARY:
+        return message
     if header.kind is Kind.POINT:
         body = _shift_point(body, offset_ns)
     else:
@@ -113,7 +115,7 @@ def _require_in_range(body: bytes, spans: dict[int, _Span], offset_ns: int) -> N
     width = min(8, (dt.end - dt.value) // max(1, n - 1))
     reach = (n - 1) * unit * 2 ** (8 * width)
     if abs(t0) + abs(offset_ns) + reach > INT64_MAX:
-        times = build_times(read_layout(body))
+        times = build_times(read_layout(body, bundle=Field.NODES in spans))
         _shifted(min(times), offset_ns)
         _shifted(max(times), offset_ns)
 

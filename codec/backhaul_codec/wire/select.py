@@ -29,20 +29,22 @@ def select(
     """Return the times and values of one series, those with `from_ns <= time < to_ns`.
 
     In order of arrival, without deleted points (an odd tombstone). `node` is the one of the
-    subject, if that is to be proven.
+    subject, if that is to be proven; of a bundle, it is the node whose series is asked for.
 
     Raises: CodecError, as `decode` does; `kind` for a message that is no frame. A frame that has
     no such point may be found damaged, or not.
     """
     header, body = unseal(message)
-    if header.kind is not Kind.FRAME:
-        raise CodecError("a point is no frame", "kind")
+    if header.kind not in (Kind.FRAME, Kind.BUNDLE):
+        raise CodecError(f"a {header.kind.name.lower()} is no frame", "kind")
+    bundle = header.kind is Kind.BUNDLE
     fields = read_fields(body)
     if _cannot_have(fields, type, from_ns, to_ns):
         return array("q"), []
-    layout = prove(fields, len(body))
-    require_node(layout, node)
-    series = _series_of(layout, type, key)
+    layout = prove(fields, len(body), bundle=bundle)
+    if not bundle:
+        require_node(layout, node)
+    series = _series_of(layout, type, key, node)
     if not series:
         return array("q"), []
     mask = _mask(layout, series)
@@ -87,12 +89,16 @@ def _span(dt: bytes, count: int) -> tuple[int, int]:
     return -reach, reach
 
 
-def _series_of(layout: Layout, type_: str, key: str) -> list[int]:
+def _series_of(layout: Layout, type_: str, key: str, node: str | None) -> list[int]:
     """Return the series of a name: more than one, if its values are of several kinds."""
-    if layout.keys is None:
-        return [] if key else [s for s, name in enumerate(layout.types) if name == type_]
-    names = zip(layout.types, layout.keys, strict=True)
-    return [s for s, name in enumerate(names) if name == (type_, key)]
+    found = [s for s, name in enumerate(layout.types) if name == type_]
+    if layout.keys is not None:
+        found = [s for s in found if layout.keys[s] == key]
+    elif key:
+        return []
+    if layout.nodes is not None:
+        found = [s for s in found if layout.nodes[s] == node]
+    return found
 
 
 def _mask(layout: Layout, series: list[int]) -> bytes:

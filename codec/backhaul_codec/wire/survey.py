@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from backhaul_codec.errors import CodecError
-from backhaul_codec.points import Header, Kind
-from backhaul_codec.wire.envelope import unseal
 from backhaul_codec.wire.expansion import expansion_of
 from backhaul_codec.wire.frame_points import build_times
-from backhaul_codec.wire.messages import read_frame
+from backhaul_codec.wire.messages import prove
+
+if TYPE_CHECKING:
+    from backhaul_codec.points import Header
 
 
 class Survey(NamedTuple):
@@ -28,15 +29,14 @@ class Survey(NamedTuple):
 
 
 def survey(message: bytes, *, node: str | None = None) -> Survey:
-    """Prove a frame as `check` does, and return its contents' survey.
+    """Prove a frame or bundle as `check` does, and return its contents' survey.
 
     A ledger keeps the times beside the message, so that history need not open what lies outside.
     Raises: CodecError; code `kind` for a point.
     """
-    header, body = unseal(message)
-    if header.kind is not Kind.FRAME:
-        raise CodecError("a frame was expected, this is a point", "kind")
-    layout = read_frame(body, node)
+    header, layout = prove(message, node)
+    if layout is None:
+        raise CodecError(f"a frame was expected, this is a {header.kind.name.lower()}", "kind")
     times = build_times(layout)
     size = expansion_of(layout).size
     return Survey(header, layout.n, min(times), max(times), layout.clock, size)
