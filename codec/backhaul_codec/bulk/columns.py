@@ -89,14 +89,18 @@ def decode_columns(
     errors: dict[int, CodecError] = {}
     names = names_of(len(messages), subjects, errors)
     frames = read_small_frames(messages, names, together_min)
+    bundles = read_small_frames(messages, names, together_min, Kind.BUNDLE)
     points = read_small_points(messages, names, together_min)
-    done = {*points.proven, *(() if frames is None else frames.message.tolist())}
+    done = set(points.proven)
+    for each in (frames, bundles):
+        if each is not None:
+            done.update(each.message.tolist())
     rest = _read_rest(messages, names, done, errors)
     for index, error in sorted(errors.items()):
         if rejected is None:
             raise CodecError(error.reason, error.code, index) from error
         rejected.append(Rejected(index, error.code, error.reason))
-    parts = [columns for columns in (frames, points.columns, rest) if columns is not None]
+    parts = [columns for columns in (frames, bundles, points.columns, rest) if columns is not None]
     return (
         assemble(join(parts), texts_max) if parts else pa.RecordBatch.from_pylist([], schema=SCHEMA)
     )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from backhaul_codec.bulk.frame_columns import Array
 
 # A body has at most so many series: each takes a step of all bodies.
-SERIES_MAX = 64
+SERIES_MAX = 256
 COLUMNS = 6  # 0..5: blobs are for Python
 NOT_THERE = -1
 
@@ -31,10 +31,13 @@ class FrameWalk(BodyWalk):
 
     Args:
         bodies: at least one.
+        bundles: they are bodies of bundles, else of frames.
     """
 
-    def __init__(self, bodies: Sequence[bytes]) -> None:
+    def __init__(self, bodies: Sequence[bytes], *, bundles: bool = False) -> None:
         super().__init__(bodies)
+        self.bundles = bundles
+        self._read = _READ_BUNDLES if bundles else _READ
         count = len(bodies)
         self.start = np.zeros((_FIELDS, count), np.int64)
         self.end = np.full((_FIELDS, count), NOT_THERE)
@@ -60,7 +63,7 @@ class FrameWalk(BodyWalk):
         self.good &= self.at == self.ends
 
     def _field(self, field: int, bodies: Array) -> None:
-        read = _READ.get(field)
+        read = self._read.get(field)
         if read is None:
             self.good[bodies] = False
             return
@@ -112,3 +115,5 @@ _READ: dict[int, Callable[[FrameWalk, int, Array], None]] = {
     Field.BASES: FrameWalk._integers,
     Field.COLUMNS: FrameWalk._columns,
 }
+_READ_BUNDLES = _READ | {Field.NODES: FrameWalk._texts, Field.BASES: FrameWalk._bytes}
+del _READ_BUNDLES[Field.NODE]

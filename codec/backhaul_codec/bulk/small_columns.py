@@ -6,7 +6,7 @@ among those that are read together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -60,7 +60,8 @@ class Names:
         with_keys = frames[walk.end[Field.KEYS, frames] != NOT_THERE]
         self.types = _Texts(walk, Field.TYPES, frames, _types)
         self.keys = _Texts(walk, Field.KEYS, with_keys, _keys)
-        self.nodes = _Texts(walk, Field.NODE, frames, _node)
+        named, prove = (Field.NODES, _nodes) if walk.bundles else (Field.NODE, _node)
+        self.nodes = _Texts(walk, named, frames, prove)
 
     def agree(self, frames: Array, nodes: Sequence[str | None]) -> Array:
         """Tell of each frame whether its texts are right, and its node the wanted one (None: any)."""
@@ -120,6 +121,10 @@ def _keys(item: Any) -> list[str]:
     return prove_texts(item, None, "key")
 
 
+def _nodes(item: Any) -> list[str]:
+    return prove_texts(item, None, "node")
+
+
 def _node(item: Any) -> list[str]:
     return [require_name(item, "node")]
 
@@ -146,6 +151,7 @@ class Values:
         series_of += np.repeat(starts(self.series), self.points)
         self.counts = np.bincount(series_of, minlength=len(self.kinds))
         self._has_base = self.kinds[:, 1] < _INTEGER_COLUMNS
+        self._of_planes = walk.bundles
         self._base, self._base_negative = self._bases()
 
     def agree(self) -> Array:
@@ -155,11 +161,12 @@ class Values:
         good_series = _VALID[dtype, column, np.minimum(exponent, EXPONENT_MAX + 1)]
         good_series &= self.counts > 0
         unsigned = dtype[self._has_base] == UINT64
-        good_series[self._has_base] &= np.where(
-            unsigned, ~self._base_negative, self._base <= INT64_MAX
-        )
+        if not self._of_planes:  # they are modulo 2**64, and each has its place
+            good_series[self._has_base] &= np.where(
+                unsigned, ~self._base_negative, self._base <= INT64_MAX
+            )
         good = self._columns_agree(column)
-        good &= self._per_frame(self._has_base) == self._walk.argument[Field.BASES, self._frames]
+        good &= self._has_bases()
         good[self._frame_of[~good_series]] = False
         good[self._strayed] = False
         return good
@@ -185,18 +192,40 @@ class Values:
             counts=self.counts,
             bases=signed(self._base, self._base_negative).view(np.uint64),
             entries=self._entries(),
-            node=names.nodes.strings(names.nodes.of_body[body_of], np.zeros_like(ordinal_of)),
+            node=names.nodes.strings(
+                names.nodes.of_body[body_of], ordinal_of if self._of_planes else ordinal_of * 0
+            ),
             type=names.types.strings(names.types.of_body[body_of], ordinal_of),
             key=names.keys.strings(names.keys.of_body[body_of], ordinal_of) if keyed else None,
         )
 
     def _bases(self) -> tuple[Array, Array]:
         """Return the base of each series that has one, and whether it is negative."""
+        if self._of_planes:
+            count = self._per_frame(self._has_base)
+            if not self._has_bases().all():  # those that have not are about to be left out
+                count = np.zeros_like(count)
+            base = self._field(Field.BASES, count, STEP_DTYPES).astype(np.int64)
+            missing = int(self._has_base.sum()) - len(base)
+            base = np.concatenate([base, np.zeros(missing, np.int64)])
+            return base.view(np.uint64), np.zeros(len(base), np.bool_)
         order = np.cumsum(self._has_base) - 1
         order -= np.repeat(starts(self._per_frame(self._has_base)), self.series)
         place = np.minimum(order, SERIES_MAX - 1), self._frames[self._frame_of]
         walk, mine = self._walk, self._has_base
         return walk.base[place][mine], walk.base_negative[place][mine]
+
+    def _has_bases(self) -> Array:
+        """Tell of each frame whether it has as many bases as series that need one."""
+        count, size = (
+            self._per_frame(self._has_base),
+            self._walk.argument[Field.BASES, self._frames],
+        )
+        good: Array = count == size
+        if self._of_planes:
+            there = self._walk.end[Field.BASES, self._frames] != NOT_THERE
+            good = has_width(size, count, STEP_DTYPES) & (there == (count > 0))
+        return good
 
     def _columns_agree(self, column: Array) -> Array:
         """Tell of each frame whether each of its columns is as long as its series require."""
@@ -256,6 +285,12 @@ class Values:
         for number in range(width):
             raw[:, number] = self._walk.flat[at + number * plane]
         return raw.reshape(-1)
+
+
+def has_width(size: Array, count: Array, widths: Iterable[int]) -> Array:
+    """Tell of each byte string whether it has `count` numbers of one of these widths."""
+    fits: Array = np.logical_or.reduce([size.astype(np.int64) == count * width for width in widths])
+    return fits
 
 
 def _runs(start: Array, size: Array) -> Array:
