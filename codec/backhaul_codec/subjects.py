@@ -36,6 +36,8 @@ _NODE_LANE = "n_"
 # Of readings that an operator imported at the hub; no vehicle has it.
 IMPORT: Lane = "import"
 IMPORT_STREAM = "IMPORT"
+DICTIONARY_STREAM = "DICT"
+"""Where the hub keeps vehicles' dictionaries for all readers."""
 # The longest name made of a lane is `<device>-<device token>_n_<token>`, a consumer's: a server takes
 # 255 bytes, and 63 and 64 are allowed before.
 NODE_TOKEN_MAX = 124
@@ -148,6 +150,11 @@ def frame_subject(node: str) -> str:
 def dictionary_subject(digest: bytes) -> str:
     """Return the subject of a dictionary on its vehicle."""
     return f"{DICTIONARY.prefix}.{digest.hex()}"
+
+
+def stored_dictionary_subject(device: str, digest: bytes) -> str:
+    """Return the subject of a device's dictionary in the hub's stream of them."""
+    return f"dict.{device}.{digest.hex()}"
 
 
 def point_subject(node: str, type: str, key: str = "") -> str:

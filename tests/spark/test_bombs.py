@@ -136,7 +136,9 @@ def test_a_batch_of_which_each_row_comes_to_much_is_cut(monkeypatch: pytest.Monk
 
 
 def test_what_the_rules_see_of_many_points_is_cut_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = SimpleNamespace(format="samples", wanted=wanted_from("battery.soc", "", 2))
+    settings = SimpleNamespace(
+        endpoint=None, format="samples", wanted=wanted_from("battery.soc", "", 2)
+    )
     batch = message_batch("UP_00", stored([points_bomb(n) for n in range(1, 6)]))
     monkeypatch.setattr(source, "_message_batches", lambda *_: [batch])
     parts = list(source.read_span(settings, Span("UP_00", 1, 5)))  # type: ignore[arg-type]

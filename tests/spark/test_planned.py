@@ -55,7 +55,7 @@ class Spark:
         said: list[BatchOutcome] = []
         session: Any = None
         ingest = Ingest(self._root, SYSTEM_CLOCK)
-        query = IngestQuery(session, ingest, {}, SYSTEM_CLOCK, said.append)
+        query = IngestQuery(session, ingest, {"servers": "nobody"}, SYSTEM_CLOCK, said.append)
         bodies = [frame(seq) for seq in range(lo, hi + 1)]
         handed: Any = Handed(message_batch("UP_00", stored(bodies, first_seq=lo)), [])
         query._batch(handed, batch)

@@ -21,7 +21,8 @@ accounts {
   HUB { jetstream: enabled, users: [
     { user: control, password: all }
     { user: spark, password: "s3cret word", permissions {
-        publish: ["$JS.API.STREAM.LIST", "$JS.API.STREAM.INFO.IMPORT", "$JS.API.DIRECT.GET.>"],
+        publish: ["$JS.API.STREAM.LIST", "$JS.API.STREAM.INFO.IMPORT", "$JS.API.DIRECT.GET.>",
+                  "$JS.API.STREAM.MSG.GET.DICT"],
         subscribe: ["_INBOX.>"] } } ],
     exports: [{ service: "$JS.API.>", response: stream }] }
   JOBS { users: [{ user: job, password: all }],

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from backhaul_spark.nats.dictionaries import Dictionaries
+
 # What is decoded together. A point takes three bytes of a body before compression, at the least: so
 # this is a million points at most, 400,000 of dense telemetry, whatever a compressed message promises.
 CHUNK_BYTES = 3 << 20
@@ -66,13 +68,16 @@ class Decoded:
         return _point_columns(self.messages, self.columns, self.message, self.counts)
 
 
-def decode_batch(batch: pa.RecordBatch) -> Iterator[Decoded]:
+def decode_batch(
+    batch: pa.RecordBatch, dictionaries: Dictionaries | None = None
+) -> Iterator[Decoded]:
     """Decode a batch of schema MESSAGES in chunks of bounded size.
 
-    Rows that carry a code already (garbage, gaps) come back as rejected; nothing raises.
+    Rows that carry a code already (garbage, gaps) come back as rejected. Raises: HubServerError, where a
+    dictionary is to be looked up and the hub's server does not answer.
     """
     for part in chunks(batch):
-        yield from _decode_chunk(part, part.column("body").to_pylist())
+        yield from _decode_chunk(part, part.column("body").to_pylist(), dictionaries)
 
 
 def chunks(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -90,9 +95,13 @@ def chunks(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield batch.slice(start)
 
 
-def _decode_chunk(batch: pa.RecordBatch, bodies: list[bytes]) -> Iterator[Decoded]:
+def _decode_chunk(
+    batch: pa.RecordBatch, bodies: list[bytes], dictionaries: Dictionaries | None
+) -> Iterator[Decoded]:
     codes, reasons = batch.column("code").to_pylist(), batch.column("reason").to_pylist()
     rejected = {row: (code, reasons[row]) for row, code in enumerate(codes) if code is not None}
+    if dictionaries is not None:
+        bodies = _plain_bodies(batch, bodies, rejected, dictionaries)
     rows = [row for row in range(len(bodies)) if row not in rejected]
     subjects: list[str] = batch.column("subject").to_pylist()
     bad: list[Rejected] = []
@@ -106,8 +115,8 @@ def _decode_chunk(batch: pa.RecordBatch, bodies: list[bytes]) -> Iterator[Decode
     except CodecError as error:  # together too large: not one message's fault
         if len(bodies) > 1:
             half = len(bodies) // 2
-            yield from _decode_chunk(batch.slice(0, half), bodies[:half])
-            yield from _decode_chunk(batch.slice(half), bodies[half:])
+            yield from _decode_chunk(batch.slice(0, half), bodies[:half], dictionaries)
+            yield from _decode_chunk(batch.slice(half), bodies[half:], dictionaries)
             return
         columns = decode_columns([])
         rejected[0] = (error.code, error.reason)
@@ -115,6 +124,25 @@ def _decode_chunk(batch: pa.RecordBatch, bodies: list[bytes]) -> Iterator[Decode
     message = np.asarray(rows, np.int64)[columns.column("message").to_numpy()]
     counts = np.bincount(message, minlength=len(bodies)).astype(np.int64)
     yield Decoded(batch, columns, message, counts, rejected)
+
+
+def _plain_bodies(
+    batch: pa.RecordBatch,
+    bodies: list[bytes],
+    rejected: dict[int, tuple[str, str]],
+    dictionaries: Dictionaries,
+) -> list[bytes]:
+    """Return the bodies without their dictionaries; enter those that lack theirs in `rejected`."""
+    rows = [row for row in range(len(bodies)) if row not in rejected]
+    devices = batch.column("device").to_pylist()
+    found = dictionaries.plain([devices[row] for row in rows], [bodies[row] for row in rows])
+    changed = list(bodies)
+    for row, body in zip(rows, found, strict=True):
+        if isinstance(body, CodecError):
+            rejected[row] = (body.code, body.reason)
+        else:
+            changed[row] = body
+    return changed
 
 
 def _point_columns(
@@ -173,9 +201,11 @@ def _letters(subjects: list[str | None]) -> pa.Array:
     return pa.array(letters, pa.string())
 
 
-def point_rows(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def point_rows(
+    batch: pa.RecordBatch, dictionaries: Dictionaries | None = None
+) -> Iterator[pa.RecordBatch]:
     """Yield the source's `points` format: the points, then a row for every message without any."""
-    for decoded in decode_batch(batch):
+    for decoded in decode_batch(batch, dictionaries):
         points = decoded.points
         if points.num_rows:
             arrays = [_plain(points.column(field.name), field.type) for field in POINTS]

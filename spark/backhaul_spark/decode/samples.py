@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from backhaul_spark.nats.dictionaries import Dictionaries
+
 SAMPLE_ROWS = columns(
     """
     bucket int not null, stream string not null, until_ns bigint not null,
@@ -83,14 +85,16 @@ def _listed(text: str, option: str) -> tuple[SeriesKey, ...]:
     return tuple(parse_series(item.strip(), option) for item in text.split(",") if item.strip())
 
 
-def sample_rows(batch: pa.RecordBatch, wanted: Wanted) -> pa.RecordBatch:
+def sample_rows(
+    batch: pa.RecordBatch, wanted: Wanted, dictionaries: Dictionaries | None = None
+) -> pa.RecordBatch:
     """Return a batch of schema MESSAGES, all of one stream, as rows of SAMPLE_ROWS."""
     stored_ns = batch.column("stored_at").fill_null(0).cast(pa.int64()).to_numpy() * 1000
     good = batch.column("code").is_null().to_numpy(zero_copy_only=False)
     messages = _messages(batch, stored_ns, good)
     present, watched_ns = _presence(batch, messages)
     good[list(present)] = True
-    samples, heads = _points(batch, stored_ns, wanted)
+    samples, heads = _points(batch, stored_ns, wanted, dictionaries)
     heads += _down(batch, stored_ns, wanted)
     # Rows that are no message of a vehicle's (garbage, gaps, DOWN) fall out here.
     place = np.cumsum(good) - 1
@@ -160,12 +164,15 @@ def _mark(subject: str, epoch: int, body: bytes) -> int:
 
 
 def _points(
-    batch: pa.RecordBatch, stored_ns: NDArray[np.int64], wanted: Wanted
+    batch: pa.RecordBatch,
+    stored_ns: NDArray[np.int64],
+    wanted: Wanted,
+    dictionaries: Dictionaries | None,
 ) -> tuple[NDArray[np.void], list[HeadWord]]:
     found: list[NDArray[np.void]] = [np.empty(0, SAMPLE)]
     heads: list[HeadWord] = []
     start = 0
-    for decoded in decode_batch(batch):
+    for decoded in decode_batch(batch, dictionaries):
         message = start + decoded.message
         start += len(decoded.counts)
         if not len(message):

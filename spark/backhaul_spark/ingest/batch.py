@@ -24,6 +24,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from backhaul_spark.decode.points import TIMELESS, partition_days
 from backhaul_spark.errors import TablesBusyError
 from backhaul_spark.ingest.coverage import Coverage, merge_rows
+from backhaul_spark.nats.dictionaries import CODE as WAITING_CODE
 from backhaul_spark.tables.compaction import compact
 from backhaul_spark.tables.delta import IngestTables, add_action, dataset_of, table_uri
 from backhaul_spark.tables.part_file import without_messages
@@ -90,6 +91,15 @@ class Ingest:
         self.standing = standing(dataset_of(self.tables.table(SAID_AGAIN_TABLE)))
         self._loose_rows = held.num_rows - sum(map(len, self.coverage.lanes.values()))
         self._merge_coverage()
+
+    def waiting(self) -> list[tuple[str, int]]:
+        """Return stream and sequence of messages that were set aside for want of a dictionary, oldest first."""
+        rejects = dataset_of(self.tables.table(REJECTS_TABLE))
+        found = rejects.to_table(
+            columns=["stream", "stream_seq"], filter=pc.field("code") == WAITING_CODE
+        ).sort_by([("stream", "ascending"), ("stream_seq", "ascending")])
+        columns = (found.column(name).to_pylist() for name in ("stream", "stream_seq"))
+        return list(dict.fromkeys(zip(*columns, strict=True)))
 
     def done(self, app: str, batch: int, planned: int | None = None) -> bool:
         """Say whether the points table holds this batch already: then leave it alone.

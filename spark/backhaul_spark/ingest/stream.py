@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 from backhaul_spark import errors
 from backhaul_spark.checkpoint import FILE, checkpoint_uri, prepare_checkpoint, with_scheme
-from backhaul_spark.source.jetstream_source import JetStreamSource
+from backhaul_spark.ingest.owed import Owed
+from backhaul_spark.nats.dictionaries import Dictionaries
+from backhaul_spark.source.jetstream_source import JetStreamSource, SourceSettings
 from backhaul_spark.tables.files import open_input
 from backhaul_spark.tables.part_writer import REPORT_COLUMNS, TaskReport, write_parts
 
@@ -61,6 +63,9 @@ class IngestQuery:
             with_scheme(checkpoint) if checkpoint else checkpoint_uri(ingest.tables.root, "ingest")
         )
         self._app = ""
+        endpoint = SourceSettings(self._source).endpoint
+        self._dictionaries = Dictionaries(endpoint)
+        self._owed = Owed(ingest.waiting(), endpoint, clock)
 
     def start(self, every_s: float | None) -> StreamingQuery:
         """Start the query: a batch `every_s` seconds, or with None everything there is, once."""
@@ -94,12 +99,16 @@ class IngestQuery:
         uri, number = self._ingest.points_uri, self._ingest.tables.next_ingest
         at_us, standing = self._clock.now_ns() // 1000, tuple(self._ingest.standing)
 
+        dictionaries = self._dictionaries
+
         def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            return write_parts(batches, uri, number, at_us, standing)
+            return write_parts(batches, uri, number, at_us, standing, dictionaries)
 
         rows = messages.mapInArrow(write, REPORT_COLUMNS).collect()
         reports = [TaskReport.from_row(row["facts"], bytes(row["messages"])) for row in rows]
+        reports += self._owed.take_up(uri, number, at_us, standing)
         self._said(self._ingest.commit(self._app_id(), batch, reports, planned))
+        self._owed.note(reports)
 
     def _app_id(self) -> str:
         """Name the checkpoint: batch numbers mean something only together with it.

@@ -5,6 +5,7 @@ Stateless on the server: no consumer is made, so an aborted reader leaves nothin
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 from contextlib import contextmanager
@@ -86,6 +87,26 @@ class Reader:
 
     def _api_of(self, stream: str) -> str:
         return api_of(self.connection.api, stream)
+
+    def newest(self, stream: str, subject: str) -> bytes | None:
+        """Return the body of the newest message on a subject, as the stream's leader has it; None: there is none.
+
+        Raises:
+            ServerBehindError: of a cluster, nobody leads the stream just now.
+            HubProtocolError: the server refused.
+        """
+        header, answer = self.connection.request(
+            f"{self._api_of(stream)}.STREAM.MSG.GET.{stream}",
+            json.dumps({"last_by_subj": subject}).encode(),
+        )
+        if header.startswith(b"NATS/1.0 503"):
+            return None  # an older hub has no such stream, and exports none
+        found, refusal = read_answer(answer)
+        if refusal is None:
+            return base64.b64decode(found["message"].get("data", ""))
+        if refusal.err_code in (_NO_MESSAGE, _NO_STREAM):
+            return None
+        raise ServerBehindError(self.connection.server, stream, refusal.description)
 
     def read(self, stream: str, lo: int, hi: int) -> Iterator[Stored]:
         """Yield the messages `lo` to `hi` (included) that the stream still has, in order.

@@ -19,7 +19,7 @@ from backhaul_codec.protocol.credentials import (
     parse_credentials,
 )
 from backhaul_codec.strict.toml import TomlError, read_toml
-from backhaul_codec.subjects import IMPORT_STREAM
+from backhaul_codec.subjects import DICTIONARY_STREAM, IMPORT_STREAM
 from backhaul_spark.errors import OptionError
 
 if TYPE_CHECKING:
@@ -35,7 +35,9 @@ DOWN, DOWN_API = "DOWN_00", "downapi"
 
 IMPORT_API = "importapi"
 """The same of the stream of what was imported, which stands beside DOWN."""
-_ELSEWHERE = {DOWN: DOWN_API, IMPORT_STREAM: IMPORT_API}
+DICTIONARY_API = "dictapi"
+"""The same of the stream of vehicles' dictionaries."""
+_ELSEWHERE = {DOWN: DOWN_API, IMPORT_STREAM: IMPORT_API, DICTIONARY_STREAM: DICTIONARY_API}
 
 
 @dataclass(frozen=True, slots=True)

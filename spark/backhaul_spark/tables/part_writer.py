@@ -25,6 +25,7 @@ from backhaul_spark.tables.said_again import Aside
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
+    from backhaul_spark.nats.dictionaries import Dictionaries
     from backhaul_spark.tables.said_again import Note
 
 BUFFERED_ROWS_MAX = 1 << 20
@@ -145,6 +146,7 @@ def write_parts(
     ingest: int,
     ingested_at_us: int,
     standing: Collection[Note] = (),
+    dictionaries: Dictionaries | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Decode the messages of one Spark partition, write their points, yield the one-row report.
 
@@ -154,6 +156,7 @@ def write_parts(
         ingest: the number of the ingest that this is for.
         ingested_at_us: microseconds since 1970.
         standing: readings that stand in points already, as `Ingest.standing` has them.
+        dictionaries: those of the hub that the messages are from.
     """
     writer = PartWriter(uri, ingest, ingested_at_us)
     report = TaskReport()
@@ -161,7 +164,7 @@ def write_parts(
     aside = Aside(standing)
     facts: list[pa.RecordBatch] = []
     for batch in batches:
-        for decoded in decode_batch(batch):
+        for decoded in decode_batch(batch, dictionaries):
             points = aside.rest(decoded)
             if points.num_rows:
                 writer.write(points, partition_days(points))
