@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from backhaul_hub.errors import ConfigError
 from backhaul_hub.nats_conf_text import lines, quoted
@@ -110,3 +111,9 @@ def server_directories(directory: Path) -> list[Path]:
 def urls(text: str) -> list[str]:
     """Return the addresses of hub.toml's `url` or `leaf_url`, which are separated by commas."""
     return [url for part in text.split(",") if (url := part.strip())]
+
+
+def is_leaf_url(url: str) -> bool:
+    """Return whether a vehicle's leaf server could dial the address."""
+    parts = urlsplit(url)
+    return parts.scheme in ("nats-leaf", "tls", "ws", "wss") and bool(parts.hostname)

@@ -167,9 +167,13 @@ def test_an_operators_key_and_authority_have_to_fit(tmp_path: Path) -> None:
         ("--port", "7422"),
         ("--leaf-url", "tls://hub.example.org:99999"),
         ("--leaf-url", "hub.example.org:7422"),
+        ("--leaf-url", "nats://hub.example.org:7422"),
+        ("--leaf-url", "tls://a.example.org:7422,nats://b.example.org:7422"),
     ],
 )
-def test_ports_that_are_none_are_refused(tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_ports_and_addresses_that_are_none_are_refused(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
     assert init(tmp_path / "hub", *words).exit_code == 2
     assert not (tmp_path / "hub").exists()
 

@@ -7,7 +7,6 @@ seed stands in one only where the hub has made the key: `add-device`.
 from __future__ import annotations
 
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from backhaul_codec.protocol.identity import (
     Identity,
@@ -24,7 +23,7 @@ from backhaul_hub.errors import ConfigError
 from backhaul_hub.lane_names import DOWN
 from backhaul_hub.nats.jwt import body_of
 from backhaul_hub.private_files import private_directory, write_private
-from backhaul_hub.servers import urls
+from backhaul_hub.servers import is_leaf_url, urls
 from backhaul_hub.tls.files import ca_text
 
 IDENTITY_FILE = "identity.json"
@@ -122,8 +121,7 @@ class Documents:
 
 
 def _leaf_url(url: str) -> str:
-    parts = urlsplit(url)
-    if parts.scheme not in ("nats-leaf", "tls", "ws", "wss") or not parts.hostname:
+    if not is_leaf_url(url):
         raise ConfigError(
             f"fleet.leaf_url {url!r} is no leaf address", hint="nats-leaf://hub.example.org:7422"
         )

@@ -10,7 +10,7 @@ import click
 from backhaul_codec.strict.toml_values import url_problem
 from backhaul_hub.access.keys import operator_seed_file
 from backhaul_hub.config import ENV_PATTERN
-from backhaul_hub.servers import read_places, server_directories, urls
+from backhaul_hub.servers import is_leaf_url, read_places, server_directories, urls
 from backhaul_hub.setup.hub_directory import HubLayout, create_hub
 from backhaul_hub.tls.files import OwnCertificate, has_tls
 from backhaul_hub.tls.setup import TlsChoice, hosts_of, is_loopback
@@ -142,6 +142,10 @@ def init(
     for url in urls(leaf_url or ""):
         if problem := url_problem(url):
             raise click.UsageError(f"--leaf-url: {problem}")
+        if not is_leaf_url(url):
+            raise click.UsageError(
+                f"--leaf-url: {url!r} is no leaf address, as in tls://hub.example.org:7422"
+            )
     if leaf_url is None and wildcard:
         raise click.UsageError("vehicles cannot dial a wildcard address: say --leaf-url")
     if not re.fullmatch(ENV_PATTERN, env):
