@@ -45,6 +45,7 @@ class HubCores:
     former: type[FormerEpochs] = FormerEpochs
     identities: type[Identities] = Identities
     notices_losses = True
+    reads_anew = True
 
 
 class Hub:
@@ -55,19 +56,23 @@ class Hub:
         self.up = UpModel()
         self.down = DownModel()
         self.sources = {name: Source() for name in LANES}
-        self.continuity = cores.continuity()
-        self.heads = cores.heads()
-        self._repair = cores.repair(self.continuity)
-        self._former = cores.former(self.continuity)
-        self.identities = cores.identities()
+        self.up_since_s: float | None = None
+        self._asks = 0
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Begin with an empty hub.db: what streams hold is read again, the rest is gone."""
+        self.continuity = self.cores.continuity()
+        self.heads = self.cores.heads()
+        self._repair = self.cores.repair(self.continuity)
+        self._former = self.cores.former(self.continuity)
+        self.identities = self.cores.identities()
         self._asked: dict[str, ResendAsk] = {}
         self.marks: list[Mark] = []
         self.said: list[tuple[int, Mapping[str, int]]] = []
-        self.up_since_s: float | None = None
-        self._read_seq = 0
-        self._read_loss = 0
+        self._read_seq = 0 if self.cores.reads_anew else self.up.last_seq
+        self._read_loss = self.up.loss
         self._told: dict[LaneKey, Watermark] = {}
-        self._asks = 0
         self._newest_stamp = 0
         self._judged: tuple[object, list[HourReport]] = (None, [])
 

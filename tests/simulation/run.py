@@ -176,6 +176,12 @@ class Run:
         self.link_up = False
         self._link_comes()
 
+    def _lose_registry(self) -> None:
+        """Rebuild hub.db from the streams; the control plane begins as a vehicle comes back to it."""
+        self._link_goes()
+        self.hub.begin_anew()
+        self._link_comes()
+
     def _turns(self) -> None:
         self._takes_turn(self.random.choice(self.machines))
 
@@ -228,6 +234,7 @@ class Run:
             ("ledger deleted", vehicle.delete_ledger),
             ("vehicle cloned", self._clone),
             ("vehicle cloned", self._clone),
+            ("hub.db lost", self._lose_registry),
         ]
         if len(self.machines) > 1:
             # What UP has lost of one machine, and the history has, another's message would replace.

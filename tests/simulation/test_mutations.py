@@ -229,6 +229,7 @@ def _with(
     adoption: type[Adoption] = Adoption,
     compare: Callable[..., Verdicts] = judge,
     explain: Callable[..., list[Span]] = reasons,
+    reads_anew: bool = True,
 ) -> Callable[[int], Run]:
     cores, hub_cores = Cores(), HubCores()
     cores.appender = appender or cores.appender
@@ -239,6 +240,7 @@ def _with(
     hub_cores.heads = cores.heads = heads or cores.heads
     hub_cores.continuity = continuity or hub_cores.continuity
     hub_cores.repair = repair or hub_cores.repair
+    hub_cores.reads_anew = reads_anew
     return lambda seed: Run(seed, cores=cores, hub_cores=hub_cores, vehicle=vehicle)
 
 
@@ -281,6 +283,7 @@ MUTATIONS = {
         ("times in the history",),
     ),
     "one machine answers for the other": (_with(explain=_says_lost), ("another machine has",)),
+    "a rebuilt hub.db is not filled from UP": (_with(reads_anew=False), (LOST, REST, HEADS)),
     "a new ledger keeps the old epoch": (_with(vehicle=SameEpochVehicle), (LOST, REST)),
 }
 
