@@ -88,6 +88,25 @@ def test_text_and_unsigned_numbers_are_answered_too(root: str) -> None:
     assert count.rows.column("value").to_pylist() == [float(2**64 - 1), 7.0]
 
 
+def test_whole_numbers_are_printed_as_they_were_recorded(root: str, tmp_path: Path) -> None:
+    """Not as the nearest float64, of which 2^53 + 1 has none of its own."""
+    common = ("history", "--table-root", root, "--device", "VID-001", "--series", "battery.count")
+    raw = json.loads(invoke(*common, "--json").output)
+    assert [row["value"] for row in raw["rows"]] == [2**64 - 1, 7]
+    assert [line.split()[-1] for line in invoke(*common).output.splitlines()[1:]] == [
+        str(2**64 - 1),
+        "7",
+    ]
+    ingest = Ingest(str(tmp_path), SYSTEM_CLOCK)
+    bodies = [frame(1, [2**53 + 1, -(2**63)], type_="soc"), frame(2, [1234567.25], type_="soc")]
+    report = task(str(tmp_path), ingest.tables.next_ingest, message_batch("UP_00", stored(bodies)))
+    ingest.commit("app", 0, [report])
+    of = ("history", "--table-root", str(tmp_path), "--device", "VID-001")
+    text = invoke(*of, "--series", "battery.soc").output
+    values = [line.split()[-1] for line in text.splitlines()[1:]]
+    assert sorted(values) == ["-9223372036854775808", "1234567.25", "9007199254740993"]
+
+
 def test_what_is_not_there_is_said_with_what_is(root: str) -> None:
     with pytest.raises(NothingFoundError) as caught:
         History(root).ask(parse_series("VID-001", "battery.volt"))

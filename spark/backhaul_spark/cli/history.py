@@ -64,8 +64,16 @@ def _as_json(answer: Answer) -> dict[str, Any]:
         "to": answer.end,
         "points_without_time": answer.untimed,
         "rollups_behind": answer.rolled_up_to < answer.ingested,
-        "rows": as_json_rows(answer.rows.to_pylist()),
+        "rows": as_json_rows(_exact(answer.rows.to_pylist())),
     }
+
+
+def _exact(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows with integers for the doubles next to them."""
+    for row in rows:
+        if (whole := row.pop("whole", None)) is not None:
+            row["value"] = int(whole)
+    return rows
 
 
 def _iso(value: Any) -> str:
@@ -73,7 +81,7 @@ def _iso(value: Any) -> str:
 
 
 def _print(answer: Answer, plot: str | None) -> None:
-    rows = answer.rows.slice(0, SHOWN_ROWS).to_pylist()
+    rows = _exact(answer.rows.slice(0, SHOWN_ROWS).to_pylist())
     print(
         f"{answer.series.device} {answer.series}, {answer.resolution}, "
         f"{answer.rows.num_rows:,} rows from {answer.start.isoformat()} to {answer.end.isoformat()}"
@@ -92,7 +100,7 @@ def _print(answer: Answer, plot: str | None) -> None:
 
 def _line(row: dict[str, Any]) -> str:
     if "time" in row:
-        value = shown(row["text"]) if row["value"] is None else f"{row['value']:g}"
+        value = shown(row["text"]) if row["value"] is None else str(row["value"])
         return f"{row['time'].isoformat(timespec='milliseconds')}  {value}"
     text = f"{row['window_start'].isoformat()}  "
     if row["count"]:

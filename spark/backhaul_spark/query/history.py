@@ -48,7 +48,7 @@ class Series:
 class Answer:
     """The history of a series.
 
-    `rows` for raw: time, value (double), text; else: window_start, count, min, max, mean, first,
+    `rows` for raw: time, value (double), whole (the same, exact, of integers), text; else: window_start, count, min, max, mean, first,
     last, texts, first_text, last_text, version, state. Ascending by time. `rolled_up_to` and `ingested`
     are ingest numbers: where they differ, the rollups have not seen everything yet.
     """
@@ -181,6 +181,7 @@ class History:
             {
                 "time": rows.column("time"),
                 "value": _as_double(rows),
+                "whole": _as_whole(rows),
                 "text": rows.column("value_text"),
             }
         )
@@ -247,12 +248,20 @@ def _of(series: Series) -> Any:
 
 
 def _as_double(rows: pa.Table) -> pa.ChunkedArray:
-    """Return the numbers as doubles, null for text. Whole numbers beyond 2^53 are rounded."""
-    whole = rows.column("value_i64").combine_chunks()
-    signed = whole.cast(pa.float64(), safe=False)
-    unsigned = whole.view(pa.uint64()).cast(pa.float64(), safe=False)
-    is_unsigned = pc.equal(rows.column("dtype"), 3)
-    return pc.coalesce(rows.column("value_f64"), pc.if_else(is_unsigned, unsigned, signed))
+    """Return the numbers as doubles, null for text. Integers beyond 2^53 are rounded."""
+    return pc.coalesce(rows.column("value_f64"), _of_integers(rows, pa.float64()))
+
+
+def _as_whole(rows: pa.Table) -> pa.ChunkedArray:
+    """Return the integers as they were recorded, null for all else."""
+    return _of_integers(rows, pa.decimal128(20, 0))
+
+
+def _of_integers(rows: pa.Table, type_: pa.DataType) -> pa.ChunkedArray:
+    bits = rows.column("value_i64").combine_chunks()
+    signed = bits.cast(type_, safe=False)
+    unsigned = bits.view(pa.uint64()).cast(type_, safe=False)
+    return pc.if_else(pc.equal(rows.column("dtype"), 3), unsigned, signed)
 
 
 def _begin(moment: datetime, width: Resolution) -> datetime:
