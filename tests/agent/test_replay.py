@@ -112,6 +112,35 @@ only = ["a", 2]
     assert mapper.tally.values_unfit == {"v": 1}
 
 
+def test_a_row_that_nobody_came_to_is_not_counted_as_filtered_out(tmp_path: Path) -> None:
+    """As after Ctrl-C in the middle of a chunk."""
+    mapping = """
+[time]
+column = "t"
+unit = "s"
+[[series]]
+column = "a"
+node = "n"
+type = "a"
+[[filter]]
+column = "log"
+only = ["x"]
+"""
+    rows = "t,a,log\n1,1,y\n2,2,x\n3,3,y\n4,4,x\n5,5,y\n6,6,y\n"
+    loaded = load(write(tmp_path / "m.toml", mapping))
+    with open_recording(write(tmp_path / "r.csv", rows), loaded.columns()) as opened:
+        [chunk] = opened.chunks()
+    mapper = RowMapper(loaded, text_only=True)
+    given = mapper.rows(chunk)
+    seen = []
+    for _ in range(2):
+        next(given)
+        seen.append((mapper.tally.rows, mapper.tally.rows_filtered))
+    assert seen == [(2, 1), (4, 2)]
+    assert list(given) == []
+    assert (mapper.tally.rows, mapper.tally.rows_filtered) == (6, 4)
+
+
 def test_parquet_keeps_types_and_float32_exactly(tmp_path: Path) -> None:
     pa = pytest.importorskip("pyarrow")
     import pyarrow.parquet as pq  # type: ignore[import-untyped]

@@ -85,12 +85,11 @@ class RowMapper:
         """Yield every row from one on that is not filtered out, in order."""
         times = chunk.columns[self._mapping.time.column]
         tally = self.tally
-        begin = max(0, from_row - chunk.first_row)
-        rows = max(0, chunk.rows - begin)
-        tally.rows += rows
-        tally.rows_filtered += rows
+        passed = begin = max(0, from_row - chunk.first_row)
         for index in self._chosen(chunk, begin):
-            tally.rows_filtered -= 1
+            tally.rows += index + 1 - passed
+            tally.rows_filtered += index - passed
+            passed = index + 1
             time = row_time(times[index], self._mapping.time.unit, dates=self._mapping.time.dates)
             if time is None:
                 tally.note_untimed(chunk.first_row + index)
@@ -115,6 +114,9 @@ class RowMapper:
                 )
             tally.points += len(points)
             yield PointsRow(time, points, chunk.first_row + index)
+        rest = max(0, chunk.rows - passed)
+        tally.rows += rest
+        tally.rows_filtered += rest
 
     def _value(self, raw: Any, reading: MappedSeries) -> Value | None:
         """Return a cell as a value, None where it does not fit the mapping's dtype."""
