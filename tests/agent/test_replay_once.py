@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import re
 import signal
 import sys
 from typing import TYPE_CHECKING, Any
@@ -356,6 +357,19 @@ async def test_a_second_run_adds_nothing_and_one_that_grew_only_what_is_new(
     result = await vehicle.replay(file, "--as-new")
     assert result.exit_code == 0, result.output
     assert len(await vehicle.soc()) == 10_200
+
+
+@pytest.mark.nats
+async def test_a_paced_replay_says_how_far_it_is_though_no_bundle_is_ever_full(
+    vehicle: Vehicle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("backhaul_codec.recordings.progress_screen.LOG_S", 0.0)
+    monkeypatch.setattr("backhaul_agent.replay.run.FLUSH_S", 0.0)
+    result = await vehicle.replay(
+        recording(vehicle.directory / "r.csv", range(40)), "--speed", "1000"
+    )
+    assert result.exit_code == 0, result.output
+    assert re.search(r"[1-9]\d* of 40 rows \(\d+ %\), 2021-03-29 [0-9:]+, .* left", result.stderr)
 
 
 @pytest.mark.nats

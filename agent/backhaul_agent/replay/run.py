@@ -138,7 +138,9 @@ class Replay:
                 for row in self.mapper.rows(chunk, self.rows_before):
                     if row.number >= self.rows:
                         break  # it was added since all was looked at
-                    await self._until_due(feed, chain, chunk, row)
+                    if self._pace.speed:
+                        await self._until_due(feed, chain, chunk, row)
+                        progress.show(feed.outcome.rows, row.time_ns)
                     if offset_ns is None and row.time_ns is not None:
                         offset_ns = self._clock.now_ns() - row.time_ns
                     feed.put(_shifted(row.points, offset_ns or 0), untimed=row.time_ns is None)
@@ -160,8 +162,6 @@ class Replay:
     async def _until_due(self, feed: Feed, chain: Chain, chunk: Chunk, row: PointsRow) -> None:
         """Wait until a row is due; earlier rows do not wait for it."""
         wait_s = self._pace.wait_s(row.time_ns)
-        if not self._pace.speed:
-            return
         if self._clock.monotonic_s() - self._flushed_s >= FLUSH_S or wait_s >= FLUSH_S:
             await self._send(feed, chain, chunk, row.number)
             self._flushed_s = self._clock.monotonic_s()
