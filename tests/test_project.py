@@ -141,6 +141,16 @@ def test_every_decision_is_in_the_list_of_decisions() -> None:
         assert f"]({record.name})" in listed
 
 
+def test_a_decision_is_short_and_its_later_findings_stand_in_appendices() -> None:
+    for record in (ROOT / "docs" / "adr").glob("0*.md"):
+        decision, *_ = record.read_text().partition("\n## Appendix, 20")
+        assert len(decision.strip().splitlines()) <= 40, record.name
+
+
+def test_the_changelog_is_short() -> None:
+    assert len((ROOT / "CHANGELOG.md").read_text().splitlines()) < 150
+
+
 def test_every_benchmark_is_described() -> None:
     listed = (ROOT / "benchmarks" / "__main__.py").read_text()
     names = set(re.findall(r"\bBenchmark\(\s*\"(\w+)\"", listed))
