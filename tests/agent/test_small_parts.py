@@ -9,12 +9,13 @@ import socket
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import click
 import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul_agent.cli.main import COMMANDS, cli, main
+from backhaul_agent.cli.main import cli, main
 from backhaul_agent.errors import JetStreamError
 from backhaul_agent.leaf.connection import requester
 from backhaul_agent.leaf.jetstream import JetStream
@@ -224,7 +225,7 @@ async def test_without_systemd_nothing_is_sent() -> None:
     Notifier({"NOTIFY_SOCKET": "/nonexistent/notify"}).send("READY=1")
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", cli.list_commands(click.Context(cli)))
 def test_every_command_explains_itself(name: str) -> None:
     result = CliRunner().invoke(cli, [name, "--help"])
     assert result.exit_code == 0

@@ -1,4 +1,4 @@
-"""`backhaul-agent adopt-ledger`: a machine that was enrolled anew goes on with its ledger."""
+"""`backhaul-agent adopt-ledger`: Go on with a ledger of another vehicle: this machine had its identity."""
 
 from __future__ import annotations
 

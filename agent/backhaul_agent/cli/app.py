@@ -1,4 +1,4 @@
-"""`backhaul-agent app`: local programs, their keys, and their rights."""
+"""`backhaul-agent app`: Give local programs logins and rights, and take them back."""
 
 from __future__ import annotations
 

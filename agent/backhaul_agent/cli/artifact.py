@@ -1,4 +1,4 @@
-"""`backhaul-agent artifact get | put | ls | cancel`: files from the hub and to it."""
+"""`backhaul-agent artifact get | put | ls | cancel`: Fetch files that the hub keeps, and send files there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`backhaul-agent check-config`: is this file usable, and if not, why."""
+"""`backhaul-agent check-config`: Check a configuration file, and name its errors."""
 
 from __future__ import annotations
 

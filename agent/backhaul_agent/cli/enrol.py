@@ -1,4 +1,4 @@
-"""`backhaul-agent enrol`: this vehicle's files, of the document that the hub made about it."""
+"""`backhaul-agent enrol`: Make this vehicle's files out of the document that the hub made about it."""
 
 from __future__ import annotations
 

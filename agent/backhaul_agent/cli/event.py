@@ -1,4 +1,4 @@
-"""`backhaul-agent event`: report an event, as a program on this vehicle would."""
+"""`backhaul-agent event`: Report an event: armed, failsafe ..."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`backhaul-agent get`: the current values of state and configuration."""
+"""`backhaul-agent get`: Show the current values of state and configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`backhaul-agent history`: one series, as this vehicle still has it."""
+"""`backhaul-agent history`: Print the points of a series that this vehicle still has."""
 
 from __future__ import annotations
 

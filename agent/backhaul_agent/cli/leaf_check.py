@@ -1,4 +1,4 @@
-"""`backhaul-agent leaf-check`: whether the leaf server should be restarted now."""
+"""`backhaul-agent leaf-check`: Say whether restarting the leaf server now would heal it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`backhaul-agent node create|move|mirror|delete|undelete`."""
+"""`backhaul-agent node create|move|mirror|delete|undelete`: Create, move, mirror, delete and undelete nodes."""
 
 from __future__ import annotations
 

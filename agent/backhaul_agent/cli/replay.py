@@ -1,4 +1,4 @@
-"""`backhaul-agent replay`: a recording, fed through a running agent."""
+"""`backhaul-agent replay`: Feed a recording through a running agent."""
 
 from __future__ import annotations
 

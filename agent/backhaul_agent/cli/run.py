@@ -1,4 +1,4 @@
-"""`backhaul-agent run`: the daemon."""
+"""`backhaul-agent run`: Run the agent until it is told to stop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`backhaul-agent set`: write configuration on this vehicle."""
+"""`backhaul-agent set`: Write configuration: it reaches the hub, and wins there by its time."""
 
 from __future__ import annotations
 

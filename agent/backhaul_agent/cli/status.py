@@ -1,4 +1,4 @@
-"""`backhaul-agent status`: a running agent's report on itself."""
+"""`backhaul-agent status`: Ask a running agent how it is."""
 
 from __future__ import annotations
 

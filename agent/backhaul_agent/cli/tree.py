@@ -1,4 +1,4 @@
-"""`backhaul-agent tree`: the tree of nodes."""
+"""`backhaul-agent tree`: Draw the tree of nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`backhaul-agent watch`: current values, then every change."""
+"""`backhaul-agent watch`: Show current values, then every change as it comes."""
 
 from __future__ import annotations
 

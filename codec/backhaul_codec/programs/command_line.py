@@ -7,10 +7,10 @@ vehicle does not pay for what `replay` needs.
 from __future__ import annotations
 
 import importlib
+import pkgutil
 import re
 import sys
-from collections.abc import Mapping
-from importlib.util import find_spec
+from collections.abc import Iterable
 from typing import Any, NoReturn
 
 import click
@@ -32,53 +32,57 @@ _OBEYED = re.compile(
 
 
 class Subcommands(click.Group):
-    """Finds a subcommand by its module: `check-config` is `check_config.py` in the package.
+    """Finds subcommands by the first lines of their modules, which are "`PROGRAM NAME ...`: Summary.".
 
     Args:
-        package: where the modules are.
-        summaries: names of all subcommands, and a sentence about each.
-        modules: modules that are not called like their subcommand.
+        program: as it is called on the command line.
+        rooms: the packages with the modules, in the order of `--help`.
+        lacking: names of subcommands that an installation may be without.
     """
 
     def __init__(
         self,
         *args: Any,
-        package: str,
-        summaries: Mapping[str, str],
-        modules: Mapping[str, str] | None = None,
+        program: str,
+        rooms: Iterable[str],
+        lacking: Iterable[str] = (),
         **options: Any,
     ) -> None:
         super().__init__(*args, context_settings=HELP, **options)
-        self.summaries = summaries
-        self._package = package
-        self._modules = modules or {}
+        self.summaries: dict[str, str] = {}
+        self._modules: dict[str, str] = {}
+        self._lacking = lacking
+        first_line = re.compile(rf'"""`{program} ([a-z-]+).*`: (.+?)(?:""")?\r?\n')
+        for room in rooms:
+            for module in pkgutil.iter_modules(importlib.import_module(room).__path__):
+                # Also out of the archive that spark-submit takes to a cluster.
+                source = pkgutil.get_data(room, f"{module.name}.py") or b""
+                if found := first_line.match(source.decode()):
+                    name, self.summaries[found[1]] = found.groups()
+                    self._modules[name] = f"{room}.{module.name}"
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of all that are installed, in the order of the summaries."""
-        return [name for name in self.summaries if find_spec(self._module(name))]
+        """Return the names of all that are installed."""
+        return list(self.summaries)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a subcommand."""
-        if cmd_name not in self.summaries:
-            return None
-        name = self._module(cmd_name)
-        if find_spec(name) is None:
+        if cmd_name not in self._modules:
+            if cmd_name not in self._lacking:
+                return None
             program = ctx.find_root().info_name or ""
             hint = f"pip install '.[{_EXTRAS.get(program, '')}]'"
             raise click.ClickException(
                 f"{cmd_name} is not part of this installation; in a checkout of backhaul: {hint}"
             )
-        module = importlib.import_module(name)
+        module = importlib.import_module(self._modules[cmd_name])
         found = (each for each in vars(module).values() if isinstance(each, click.Command))
         return _with_version(next(each for each in found if each.name == cmd_name))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the summaries, without importing anything."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, self.summaries[name]) for name in self.list_commands(ctx)])
-
-    def _module(self, cmd_name: str) -> str:
-        return f"{self._package}.{self._modules.get(cmd_name, cmd_name.replace('-', '_'))}"
+            formatter.write_dl(list(self.summaries.items()))
 
 
 def run(group: click.Group, program: str, *refused: type[Exception]) -> NoReturn:

@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
 import click
 
 from backhaul_codec.errors import MappingError
 from backhaul_codec.programs.command_line import Subcommands, run
 from backhaul_hub.errors import HubError
 
-# Each subcommand is a module of a room, whose first line says how it is called, and its summary.
-_FIRST_LINE = re.compile(r'"""`backhaul-hub ([a-z-]+).*`: (.+?)(""")?\n')
-_FOUND = [
-    (*found.group(1, 2), f"{room}.{file.stem}")
-    for room in ("server", "fleet", "values")
-    for file in sorted((Path(__file__).parent / room).glob("[a-z]*.py"))
-    if (found := _FIRST_LINE.match(file.read_text(encoding="utf-8")))
-]
-
 
 @click.group(
     cls=Subcommands,
-    package="backhaul_hub.cli",
-    summaries={name: summary for name, summary, _ in _FOUND},
-    modules={name: module for name, _, module in _FOUND},
+    program="backhaul-hub",
+    rooms=[f"backhaul_hub.cli.{room}" for room in ("server", "fleet", "values")],
 )
 @click.version_option(package_name="backhaul")
 def cli() -> None:

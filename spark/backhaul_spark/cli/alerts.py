@@ -1,4 +1,4 @@
-"""`backhaul-spark alerts`: list the twin job's alerts."""
+"""`backhaul-spark alerts`: Print alerts by the time that they are about, the newest last."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`backhaul-spark anomalies`: find unusual devices in the fleet, by the day or the hour."""
+"""`backhaul-spark anomalies`: Compare every device with its peers and its own past."""
 
 from __future__ import annotations
 

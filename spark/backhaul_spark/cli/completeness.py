@@ -1,4 +1,4 @@
-"""`backhaul-spark completeness`: list the held and the missing messages of each device."""
+"""`backhaul-spark completeness`: Print the held and missing messages of each device, and the state of each hour."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`backhaul-spark detect`: find unusual readings in one series of one device."""
+"""`backhaul-spark detect`: Find unusual readings in a series."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`backhaul-spark history`: one series of one device, as text, JSON or a picture."""
+"""`backhaul-spark history`: Print the values of a series over time, from the tables."""
 
 from __future__ import annotations
 

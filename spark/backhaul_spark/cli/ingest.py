@@ -1,4 +1,4 @@
-"""`backhaul-spark ingest`: from the hub's streams into the points table."""
+"""`backhaul-spark ingest`: Write every point of the hub's streams into the points table, once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`backhaul-spark maintain`: retention, compaction, and files that nobody needs any more."""
+"""`backhaul-spark maintain`: Make large files of small ones, drop expired rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`backhaul-spark recompute-alerts`: run the rules over the history."""
+"""`backhaul-spark recompute-alerts`: Run the rules of `twin` over the points table."""
 
 from __future__ import annotations
 

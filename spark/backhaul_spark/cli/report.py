@@ -1,4 +1,4 @@
-"""`backhaul-spark report`: a page about a day of the fleet."""
+"""`backhaul-spark report`: Write one HTML page about a day of the fleet."""
 
 from __future__ import annotations
 

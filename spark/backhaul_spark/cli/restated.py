@@ -1,4 +1,4 @@
-"""`backhaul-spark restated`: the windows that say something else than they did at a time."""
+"""`backhaul-spark restated`: List the windows that late points have changed since a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`backhaul-spark rollup`: minutes, hours and days, restated where points came in."""
+"""`backhaul-spark rollup`: Sum up every series by minute, hour and day."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`backhaul-spark twin`: watch the fleet, raise alerts, have vehicles act."""
+"""`backhaul-spark twin`: Keep a twin of each vehicle, and raise alerts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`backhaul-spark twin-state`: print the twin job's own state, for debugging."""
+"""`backhaul-spark twin-state`: Print a snapshot of every device out of the job's state store."""
 
 from __future__ import annotations
 

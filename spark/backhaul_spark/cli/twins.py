@@ -1,4 +1,4 @@
-"""`backhaul-spark twins [VID]`: the newest that the twin job knows of each device."""
+"""`backhaul-spark twins [VID]`: Print the newest snapshot of each device."""
 
 from __future__ import annotations
 
