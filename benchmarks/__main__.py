@@ -12,22 +12,18 @@ import os
 import shutil
 import sys
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from backhaul_runtime.clock import SystemClock
+from backhaul_runtime.clock import Clock, SystemClock
 
 from . import machine, scratch
 from .frame_aims import judged
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from backhaul_runtime.clock import Clock
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,22 +9,18 @@ noticed, while it is cut, and while it keeps coming back and is refused.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-from backhaul_agent.client import connect
+from nats.aio.msg import Msg
+
+from backhaul_agent.client import Agent, connect
 from tests.support.rig.vehicle import vehicle
 from tests.support.rude_leaf import KINDS, RudeVehicle
 from tests.support.stream_content import Tail
 
 from . import scratch
 from .figures import Figure, at_most, report
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from nats.aio.msg import Msg
-
-    from backhaul_agent.client import Agent
 
 TIMES_MAX = 2
 _PAUSE_S = 0.05

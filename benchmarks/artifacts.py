@@ -15,29 +15,23 @@ import random
 from functools import partial
 from pathlib import Path
 from statistics import median, quantiles
-from typing import TYPE_CHECKING
 
 import psutil  # type: ignore[import-untyped]
+from nats.aio.client import Client
+from nats.aio.msg import Msg
 
-from backhaul_agent.client import connect
+from backhaul_agent.client import Agent, connect
 from backhaul_agent.client.artifacts import ArtifactClient
 from backhaul_codec import decode
 from backhaul_codec.subjects import parse_uplink
 from backhaul_hub.artifacts.object_store import CHUNK_BYTES, Objects
 from tests.support.rig.shaped_relay import ShapedRelay
-from tests.support.rig.vehicle import DEVICE, vehicle
+from tests.support.rig.vehicle import DEVICE, VehicleRig, vehicle
 from tests.support.stream_content import Tail
 
 from . import scratch
 from .errors import BenchmarkError
 from .figures import Figure, at_most, report
-
-if TYPE_CHECKING:
-    from nats.aio.client import Client
-    from nats.aio.msg import Msg
-
-    from backhaul_agent.client import Agent
-    from tests.support.rig.vehicle import VehicleRig
 
 CUTS = 10
 RATE_BYTES_S, ROUND_TRIP_S = 2500.0, 0.6

@@ -13,12 +13,15 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+from nats.aio.client import Client
 
 from backhaul_codec import peek
-from backhaul_hub.nats.stream_reader import StoredReader
+from backhaul_hub.nats.stream_reader import Stored, StoredReader
 from tests.support.backlog import publish_frames
 from tests.support.rig.cluster import ClusterRig
 from tests.support.rig.parts import DeviceRig, HubRig
@@ -27,14 +30,6 @@ from tests.support.rig.vehicle import DEVICE
 from . import scratch
 from .errors import BenchmarkError
 from .figures import Figure, at_most, report
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from nats.aio.client import Client
-
-    from backhaul_hub.nats.stream_reader import Stored
 
 _STREAM = "UP_00"
 _TIMEOUT_S = 240.0

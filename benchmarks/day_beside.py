@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
+
+from nats.aio.client import Client
 
 from backhaul_codec.subjects import parse_uplink
 from tests.support.backlog import publish_bodies
@@ -20,12 +23,6 @@ from tests.support.stream_content import batches
 from .errors import BenchmarkError
 from .figures import Figure, at_least
 from .slow_link import backlog_over
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from nats.aio.client import Client
 
 FLEET = 4
 LINK_BYTES_S, LINK_ROUND_TRIP_S = 125_000.0, 0.05

@@ -15,26 +15,21 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+from nats.aio.client import Client
 
 from tests.support.backlog import publish_bodies
 from tests.support.day_memory import MOMENTS, STEPS, grown_mb
 from tests.support.day_points import DAY_S, NODE, POINTS_A_SECOND, Tally, frames
 from tests.support.memory_watch import MemoryWatch
 from tests.support.rig.parts import HubRig, program, run_to_end
-from tests.support.rig.vehicle import DEVICE, cpu_s, vehicle
+from tests.support.rig.vehicle import DEVICE, VehicleRig, cpu_s, vehicle
 
 from . import scratch
 from .day_beside import FLEET, Arrived, fleet, over_link, read_up
 from .errors import BenchmarkError
 from .figures import Figure, at_least, at_most, report
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from nats.aio.client import Client
-
-    from tests.support.rig.vehicle import VehicleRig
 
 _DRAINED_MIN = 0.8  # of what the hub takes: both are measured on a machine with other work
 _GROWTH_MB_MAX = 10.0

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
 from tests.support.detector_trials import WAYS, recordings_directory, verdicts
-from tests.support.nab import read_recordings
-
-if TYPE_CHECKING:
-    from tests.support.nab import Verdict
+from tests.support.nab import Verdict, read_recordings
 
 
 def run(*, quick: bool) -> dict[str, object]:

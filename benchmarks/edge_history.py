@@ -13,8 +13,9 @@ import asyncio
 import random
 import sqlite3
 import time
+from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 
@@ -28,10 +29,6 @@ from backhaul_codec.subjects import frame_subject
 from . import scratch
 from .errors import BenchmarkError
 from .figures import Figure, at_most, report
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 POINTS = 1_000_000
 FRAME_POINTS = 250

@@ -12,8 +12,9 @@ import json
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -28,9 +29,6 @@ from tests.support.fleet_rollups import DAY, SimulatedFleet, days_before
 
 from . import scratch
 from .errors import BenchmarkError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 CHUNK = 5000
 KEYS = ("", "b")

@@ -17,10 +17,12 @@ import json
 import os
 import sys
 import time
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median, quantiles
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from backhaul_hub.cli._ask import hub_client
 from backhaul_hub.nats.jetstream import JetStreamApi
@@ -32,10 +34,6 @@ from . import scratch
 from .errors import BenchmarkError
 from .figures import Figure, at_most, report
 from .process_tree import ProcessTree
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
 
 SHARDS = 4
 HOT_PART = 0.01

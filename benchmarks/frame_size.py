@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from backhaul_codec import Point, Value, check, decode
 from backhaul_codec.bulk.columns import decode_columns
 from tests.support.recordings import RECORDINGS, Nodes, bytes_per_point, data_directory, frames_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 POINTS_PER_FRAME = (10, 50, 200, 1000)
 QUICK_ROWS = 20_000

@@ -10,14 +10,12 @@ from __future__ import annotations
 
 import random
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from backhaul_codec import Point, decode, encode_frame
 from backhaul_codec.state.newest import newest_of
 from backhaul_codec.wire.select import select
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 POINTS_PER_FRAME = 250
 TYPES = ("soc", "voltage", "temperature", "current")

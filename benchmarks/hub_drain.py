@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_runtime.clock import SystemClock
@@ -21,9 +21,6 @@ from tests.support.rig.vehicle import cpu_s, vehicle
 
 from . import scratch
 from .figures import Figure, report
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _SYNC_INTERVALS = ("always", "2m")
 _TIMEOUT_S = 300.0

@@ -10,27 +10,23 @@ with two groups above the vehicle; and both.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
+
+from nats.aio.client import Client
+from nats.aio.msg import Msg
 
 from backhaul_codec import encode_frame
 from backhaul_codec.subjects import encode_token
 from tests.support.numbered_points import NODE, points
 from tests.support.rig.parts import program, run_to_end
-from tests.support.rig.vehicle import DEVICE, cpu_s, vehicle
+from tests.support.rig.vehicle import DEVICE, VehicleRig, cpu_s, vehicle
 
 from . import scratch
 from .errors import BenchmarkError
 from .figures import Figure, report
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine
-    from pathlib import Path
-
-    from nats.aio.client import Client
-    from nats.aio.msg import Msg
-
-    from tests.support.rig.vehicle import VehicleRig
 
 FRAME_POINTS = 125
 _IN_FLIGHT = 64

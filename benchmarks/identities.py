@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import statistics
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+from nats.aio.client import Client
 
 from backhaul_hub.access.logins import vehicle_jwt
 from backhaul_hub.access.revocations import Revocation, in_force, revoke
@@ -21,11 +23,6 @@ from tests.support.fleet_identities import Fleet
 from . import scratch
 from .errors import BenchmarkError
 from .figures import Figure, at_most, report
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from nats.aio.client import Client
 
 REVOKED_MANY = 10_000
 # What one message to the server may carry, unless hub.conf says otherwise, which it does: 4 MB.

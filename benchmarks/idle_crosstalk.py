@@ -6,20 +6,15 @@ Idle bytes of one vehicle's link, both directions, with no other device register
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from backhaul_hub.config import load
 from backhaul_hub.enrol.add_device import DeviceSettings, create_device
 from backhaul_runtime.clock import SystemClock
-from tests.support.rig.vehicle import vehicle
+from tests.support.rig.vehicle import VehicleRig, vehicle
 
 from . import scratch
 from .figures import Figure, at_most, report
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.support.rig.vehicle import VehicleRig
 
 _OTHERS = 500
 _SETTLE_S = 15.0

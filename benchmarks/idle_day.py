@@ -9,23 +9,19 @@ time costs is the difference to a third one, which asks every second, divided by
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
+
+from nats.aio.client import Client
 
 from backhaul_agent.config import ClockConfig
-from tests.support.rig.vehicle import vehicle
+from tests.support.rig.relay import Relay
+from tests.support.rig.vehicle import VehicleRig, vehicle
 
 from . import scratch
 from .errors import BenchmarkError
 from .figures import Figure, at_most, report
 from .plain_link import plain_link
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from nats.aio.client import Client
-
-    from tests.support.rig.relay import Relay
-    from tests.support.rig.vehicle import VehicleRig
 
 VISITS = 24
 DAY_S = 86_400

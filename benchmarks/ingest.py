@@ -12,31 +12,24 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median, quantiles
-from typing import TYPE_CHECKING
 
 import numpy as np
+from nats.aio.client import Client
 
 from backhaul_agent.apps.floods import SHARE_OF_ONE
-from backhaul_agent.client import connect
+from backhaul_agent.client import Agent, connect
 from backhaul_agent.config import IngestConfig
 from tests.support.numbered_points import NODE, point, points
-from tests.support.rig.vehicle import connection, cpu_s, vehicle
+from tests.support.rig.vehicle import VehicleRig, connection, cpu_s, vehicle
 from tests.support.stream_content import numbers_in, read_stream, require_exactly
 
 from . import ingest_naive, scratch
 from .errors import BenchmarkError
 from .figures import Aim, Figure, at_least, report
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from pathlib import Path
-
-    from nats.aio.client import Client
-
-    from backhaul_agent.client import Agent
-    from tests.support.rig.vehicle import VehicleRig
 
 BATCH_SIZES = (100, 250, 1000)
 BATCH_AIM = at_least(100_000)

@@ -10,7 +10,9 @@ import asyncio
 import json
 import sqlite3
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+from nats.js.client import JetStreamContext
 
 from backhaul_codec.subjects import point_subject
 from backhaul_hub.nats.jetstream import JetStreamApi
@@ -20,11 +22,6 @@ from tests.support.rig.vehicle import connection
 
 from .figures import Figure
 from .plain_link import LEAF_STREAM, make_stream, plain_server
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from nats.js.client import JetStreamContext
 
 WAITING_PUBLISHERS = 256
 

@@ -27,15 +27,20 @@ import random
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from deltalake import DeltaTable
+from nats.aio.client import Client
 
 from backhaul_hub.cli._ask import hub_client
 from backhaul_spark.rules.config import read_plan
 from backhaul_spark.rules.recompute import Recompute
 from tests.support.kills_account import (
+    Place,
+    Reading,
+    Told,
     check_alerts,
     check_commands,
     check_points,
@@ -57,14 +62,6 @@ from . import scratch
 from .errors import BenchmarkError
 from .figures import Figure, at_most, report
 from .kills_feed import LATE, SHARDS, Feed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from nats.aio.client import Client
-
-    from tests.support.kills_account import Place, Reading, Told
 
 SEED = 20_261_122
 # As many of them as asked for, from the top; each job's in an order that the seed chooses.

@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+from nats.aio.client import Client
 
 from backhaul_hub.config import load
 from backhaul_hub.nats.connection import connect
@@ -17,11 +19,6 @@ from backhaul_hub.shards import up_name
 from backhaul_hub.simulated.target import INBOX, publish_subject, simulator_login
 from tests.support.kills_account import Told
 from tests.support.rig.parts import program, run_to_end
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from nats.aio.client import Client
 
 SHARDS = 2
 # So many vehicles are away for the first half of each round; before the first one for longer.

@@ -9,11 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+
+from backhaul_agent.config import Config
 from backhaul_agent.config_file import load
 from backhaul_agent.leaf.streams import (
     in_stream,
@@ -26,6 +31,7 @@ from backhaul_codec.subjects import node_lane
 from backhaul_hub.access.keys import read_keys
 from backhaul_hub.db.devices import read_devices
 from backhaul_hub.db.store import Registry
+from backhaul_hub.device import Device
 from backhaul_hub.lane_names import out_stream
 from backhaul_hub.links.down_consumers import ensure_down_consumers
 from backhaul_hub.links.reset_service import ResetService
@@ -37,15 +43,6 @@ from tests.support.rig.relay import Relay
 from tests.support.rig.vehicle import DEVICE, cpu_s
 
 from .errors import BenchmarkError
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable
-
-    from nats.aio.client import Client
-    from nats.aio.msg import Msg
-
-    from backhaul_agent.config import Config
-    from backhaul_hub.device import Device
 
 UP = "UP_00"
 SHARED = SHARED_LANES

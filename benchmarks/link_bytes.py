@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backhaul_agent.client import connect
 from backhaul_runtime.clock import SystemClock
 from tests.support.errors import LostDataError
+from tests.support.rig.relay import Relay
 from tests.support.rig.vehicle import connection, vehicle
 from tests.support.stream_content import Tail
 
@@ -23,10 +25,6 @@ from .link_ends import AgentPublisher, Arrivals, PlainPublisher, driving
 from .plain_link import HUB_STREAM, plain_link
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.support.rig.relay import Relay
-
     from .link_ends import Publisher
 
 POINTS_PER_S = 100.0

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator, Hashable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Protocol
 
-from backhaul_codec import decode
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+
+from backhaul_codec import Point, decode
 from backhaul_codec.subjects import parse_uplink, point_subject
+from backhaul_runtime.clock import Clock
 from tests.support.rig.vehicle import DEVICE
 
 from .load import drive
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Hashable
-
-    from nats.aio.client import Client
-    from nats.aio.msg import Msg
-
     from backhaul_agent.client import Agent
-    from backhaul_codec import Point
-    from backhaul_runtime.clock import Clock
 
 
 class Publisher(Protocol):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
+from backhaul_codec import Point
 from demo.simulate import Vehicle
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from backhaul_codec import Point
     from backhaul_runtime.clock import Clock
 
 _POINTS_A_PASS = 14

@@ -10,11 +10,10 @@ from __future__ import annotations
 import asyncio
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import psutil  # type: ignore[import-untyped]
 
-from backhaul_agent.client import connect
+from backhaul_agent.client import Agent, connect
 from tests.support.backlog import publish_frames, require_all_frames
 from tests.support.numbered_points import NODE, points
 from tests.support.rig.parts import Part
@@ -23,9 +22,6 @@ from tests.support.rig.vehicle import vehicle
 from . import scratch
 from .errors import BenchmarkError
 from .figures import Figure, at_most, report
-
-if TYPE_CHECKING:
-    from backhaul_agent.client import Agent
 
 AIM = at_most(45)
 _CHUNK_POINTS = 50_000

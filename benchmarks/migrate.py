@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+from nats.aio.client import Client
 
 from backhaul_hub.config import load
 from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import HubError
-from backhaul_hub.nats.jetstream import JetStreamApi
+from backhaul_hub.nats.jetstream import JetStreamApi, Json
 from backhaul_hub.nats.snapshots import Snapshot, copy
 from backhaul_hub.streams.streams import declared_streams, reconcile
 from backhaul_hub.uplink.stream_digest import digest_blocks, ranges
@@ -26,14 +29,6 @@ from tests.support.rig.parts import HubRig, program, run_to_end
 from . import scratch
 from .errors import BenchmarkError
 from .figures import Figure, at_most, report
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from nats.aio.client import Client
-
-    from backhaul_hub.nats.jetstream import Json
 
 _UP = "UP_00"
 _SUBJECT = "up.VID-001.f.battery"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -14,8 +15,6 @@ from .errors import BenchmarkError
 from .link_ends import driving
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
-
     from tests.support.rig.shaped_relay import ShapedRelay
     from tests.support.stream_content import Tail
 

@@ -13,10 +13,12 @@ import contextlib
 import os
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
 import psutil  # type: ignore[import-untyped]
+from nats.aio.msg import Msg
 
 from backhaul_codec import encode_frame
 from backhaul_hub.nats.jetstream import JetStreamApi
@@ -31,10 +33,6 @@ from .figures import Figure, report
 from .lane_rig import SHARED, UP, lane_rig, leaf_subject, node_lanes
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from nats.aio.msg import Msg
-
     from .lane_rig import LaneRig
 
 NODES = 30

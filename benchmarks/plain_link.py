@@ -7,9 +7,10 @@ reconnect times are the same as in our own configurations, so that what differs 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from backhaul_hub.nats.jetstream import JetStreamApi
 from tests.support.rig.parts import Part, program
@@ -18,10 +19,6 @@ from tests.support.rig.relay import Relay
 from tests.support.rig.vehicle import connection
 
 from .errors import BenchmarkError
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
 
 LEAF_STREAM = "PLAIN_OUT"
 HUB_STREAM = "PLAIN_UP"

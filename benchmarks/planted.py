@@ -18,7 +18,8 @@ import json
 import os
 import sys
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from backhaul_runtime.clock import SystemClock
 from tests.support.planted_faults import Score, hub_running, score
@@ -27,9 +28,6 @@ from tests.support.rig.parts import program
 from . import scratch
 from .errors import BenchmarkError
 from .figures import Figure, at_least, at_most, report
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SEEDS = "101,102,103,104"
 DEVICES = 1000

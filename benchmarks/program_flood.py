@@ -10,28 +10,24 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
+
+from nats.aio.client import Client
 
 from backhaul_agent.leaf.login import login_options
 from tests.support.agent_streams import points_of
 from tests.support.rig.parts import Part, program, run_to_end
 from tests.support.rig.patient import PATIENCE_S, connect
-from tests.support.rig.vehicle import vehicle
+from tests.support.rig.vehicle import VehicleRig, vehicle
 from tests.support.rude_program import KINDS
 
 from . import scratch
 from .errors import BenchmarkError
 from .figures import Figure, at_most, report
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    from nats.aio.client import Client
-
-    from tests.support.rig.vehicle import VehicleRig
 
 ANSWER_S_MAX = 5.0
 _PAUSE_S = 0.1

@@ -14,10 +14,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
+
+from nats.aio.client import Client
+from nats.aio.msg import Msg
 
 from backhaul_agent.client import connect
 from tests.support.rig.shaped_relay import ShapedRelay
@@ -32,12 +37,6 @@ from .outages import NEVER_S, OUTAGE_S, Fault, Inward, LinkUnderTest
 from .plain_link import HUB_STREAM, IN_STREAM, plain_link
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-    from pathlib import Path
-
-    from nats.aio.client import Client
-    from nats.aio.msg import Msg
-
     from .figures import Aim
     from .outages import Outage
 

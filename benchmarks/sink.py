@@ -17,7 +17,7 @@ import sys
 import time
 from collections import Counter
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from deltalake import DeltaTable
 
@@ -37,9 +37,6 @@ from . import scratch
 from .errors import BenchmarkError
 from .figures import Figure, at_most, report
 from .plain_link import plain_server
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 STREAMS = {"TWIN_EVENTS": "evt.alert.>", "TWIN_CMD": "cmd.>"}
 KILLS = 20

@@ -16,13 +16,16 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from statistics import median, quantiles
-from typing import TYPE_CHECKING
+
+from nats.aio.msg import Msg
 
 from backhaul_agent.client import connect
-from backhaul_codec import decode, encode_frame, peek
+from backhaul_codec import Point, decode, encode_frame, peek
 from backhaul_codec.subjects import parse_uplink
 from tests.support.backlog import publish_bodies
 from tests.support.errors import TrialError
@@ -34,14 +37,6 @@ from tests.support.stream_content import Tail
 from . import scratch
 from .figures import Figure, at_least, at_most, report
 from .plain_link import HUB_STREAM, plain_link
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-    from pathlib import Path
-
-    from nats.aio.msg import Msg
-
-    from backhaul_codec import Point
 
 RATE_BYTES_S = 2500.0
 ROUND_TRIP_S = 0.6

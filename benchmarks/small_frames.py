@@ -9,9 +9,9 @@ Processor time of one core, the best of several runs.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING
 
 from backhaul_codec import Point, encode_bundle
 from backhaul_codec.bulk.columns import decode_columns
@@ -21,9 +21,6 @@ from backhaul_hub.simulated.fleet import FleetPlan, SimulatedVehicles
 from backhaul_hub.simulated.lanes import Sourced
 
 from .figures import Figure, at_most, report
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 PASSES = (1, 5)
 BATCHES = (100, 1_000, 10_000)

@@ -14,11 +14,12 @@ import math
 import os
 import random
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import nats
 import pandas as pd  # type: ignore[import-untyped]
 from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import SparkSession
 
 from backhaul_codec import Point, decode, encode_frame
 from backhaul_runtime.clock import SYSTEM_CLOCK
@@ -33,11 +34,6 @@ from .errors import BenchmarkError
 from .figures import Figure, at_least, report
 from .plain_link import plain_server
 from .process_tree import ProcessTree
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pyspark.sql import SparkSession
 
 STREAM, SUBJECT = "UP_00", "up.*.f.battery"
 DEVICES, POINTS_A_FRAME, BATCHES = 10, 200, 5

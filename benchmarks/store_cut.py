@@ -16,9 +16,13 @@ import shutil
 import signal
 import subprocess
 import time
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from pathlib import Path
+from typing import Protocol
+
+from nats.aio.client import Client
 
 from backhaul_agent.errors import LedgerError
 from backhaul_agent.ledger.ledger import Ledger
@@ -32,12 +36,6 @@ from tests.support.rig.vehicle import connection
 
 from . import scratch
 from .figures import Figure, report
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-    from pathlib import Path
-
-    from nats.aio.client import Client
 
 _IMAGE_BYTES = 256 << 20
 _RATE_S = 500.0

@@ -15,11 +15,15 @@ import json
 import socket
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import nats
 import numpy as np
 import psutil  # type: ignore[import-untyped]
+import pyarrow as pa  # type: ignore[import-untyped]
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from backhaul_codec import Point, encode_frame
@@ -33,13 +37,6 @@ from . import scratch
 from .errors import BenchmarkError
 from .figures import Figure, at_least, at_most, report
 from .plain_link import plain_server
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    import pyarrow as pa  # type: ignore[import-untyped]
-    from pyspark.sql import SparkSession
 
 _HOT_EVERY = 100
 _BATCHES = 4

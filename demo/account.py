@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 from backhaul_codec import Opaque, Point
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
 
 
 class Reading(NamedTuple):

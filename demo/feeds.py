@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from backhaul_codec import Point
 from backhaul_codec.recordings.mapping import load
 from backhaul_codec.recordings.points import RowMapper
 from backhaul_codec.recordings.readers import open_recording
 
 from .simulate import Vehicle
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
-    from backhaul_codec import Point
 
 _PASSES_A_SECOND = 50
 _PASSES_A_BATCH = 25

@@ -5,10 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
 
 _COLOURS = ("#0b63ce", "#d4351c", "#1b7f4b", "#7a4fbf", "#b8860b", "#008b8b")
 _GAP = 25

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from backhaul_codec import decode
@@ -11,8 +12,6 @@ from backhaul_codec.subjects import parse_uplink
 from backhaul_hub import shards
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tests.support.rig.parts import HubRig
 
 

@@ -7,7 +7,8 @@ default in force.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated, Literal
+from pathlib import Path
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -17,9 +18,6 @@ from backhaul_codec.kinds import BULK, LIVE
 from backhaul_codec.strict.toml import TomlError, read_toml
 from backhaul_codec.strict.toml_values import listen_problem, odd_values, url_problem
 from backhaul_codec.subjects import SubjectError, require_own_lane
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 KIB = 1024
 MIB = 1024 * 1024

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from backhaul_agent.config import parse
+from backhaul_agent.config import Config, parse
 from backhaul_agent.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from backhaul_agent.config import Config
 
 STATE_DIRECTORY = Path("/var/lib/backhaul-agent")
 # The system's own: what is not of artifacts there must not count as theirs, and slots not lie among it.

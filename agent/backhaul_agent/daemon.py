@@ -9,28 +9,26 @@ Stop, on SIGTERM or SIGINT: the parts stop in order (`parts`), then the ledger c
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import structlog
 
+from backhaul_agent.config import Config
 from backhaul_agent.errors import LedgerStorageError, alone_in, damage_in
 from backhaul_agent.ledger.damage import set_aside
 from backhaul_agent.ledger.disk_reserve import Reserve
 from backhaul_agent.ledger.lane_routing import Lanes
 from backhaul_agent.ledger.ledger import Ledger
 from backhaul_agent.ledger.lock import LedgerLock
-from backhaul_agent.ledger.schema import open_file
+from backhaul_agent.ledger.schema import Opener, open_file
 from backhaul_agent.parts import Parts
+from backhaul_runtime.clock import SteadyClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from backhaul_agent.config import Config
-    from backhaul_agent.ledger.schema import Opener
     from backhaul_agent.systemd_notify import Notifier
-    from backhaul_runtime.clock import SteadyClock
 
 SET_ASIDE_MAX = 3  # ledgers in one run: a disk that damages one after the other is of no use
 ROOM_LOOK_S = 1.0  # between two tries to open a ledger on a full disk

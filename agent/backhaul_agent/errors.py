@@ -30,10 +30,7 @@ from __future__ import annotations
 import errno
 import sqlite3
 from enum import StrEnum
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
 
 
 class Code(StrEnum):

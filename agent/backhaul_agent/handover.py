@@ -9,26 +9,23 @@ between has the old ledger, whole.
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 from backhaul_agent.commit.heads import HUB_NS, STAMP_NS
 from backhaul_agent.errors import LedgerStorageError
 from backhaul_agent.ingest.replay_book import REPLAYS
 from backhaul_agent.ledger.chain import ChainEnd
+from backhaul_agent.ledger.lane_routing import Lanes
 from backhaul_agent.ledger.rows import Outgoing
 from backhaul_agent.ledger.schema import draw_epoch
 from backhaul_agent.uplink.reconcile import shared
 from backhaul_codec import CodecError, chain, hash_of, restamp
 from backhaul_codec.kinds import RESULT
 from backhaul_codec.subjects import SubjectError, parse_leaf
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
-    from backhaul_agent.ledger.lane_routing import Lanes
 
 ROWS = 512  # in memory at a time
 _KEPT_META = ("device", "epoch", HUB_NS, STAMP_NS)

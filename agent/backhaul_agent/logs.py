@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
 
 from backhaul_codec.programs import json_logs
-from backhaul_runtime.clock import SystemClock
-
-if TYPE_CHECKING:
-    from backhaul_runtime.clock import Clock
+from backhaul_runtime.clock import Clock, SystemClock
 
 
 def configure(level: str) -> None:

@@ -11,11 +11,14 @@ They stop in this order:
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from random import SystemRandom
 from typing import TYPE_CHECKING, Any
 
 import structlog
+from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
 from backhaul_agent.artifacts.manager import Artifacts
@@ -27,6 +30,7 @@ from backhaul_agent.commit.epochs import Epochs, Verdict
 from backhaul_agent.commit.heads import on_points
 from backhaul_agent.commit.marks import Marks
 from backhaul_agent.commit.writer import Writer
+from backhaul_agent.config import Config
 from backhaul_agent.downlink.downlink import Downlink
 from backhaul_agent.enrol.key_rotation import KeyRotation
 from backhaul_agent.errors import LedgerCorruptError
@@ -41,13 +45,15 @@ from backhaul_agent.leaf.link_state import UplinkState
 from backhaul_agent.leaf.store_health import LeafStore
 from backhaul_agent.leaf.streams import link_window
 from backhaul_agent.ledger.disk_reserve import Reserve
+from backhaul_agent.ledger.lane_routing import Lanes
+from backhaul_agent.ledger.ledger import Ledger
 from backhaul_agent.ledger.system_events import event
 from backhaul_agent.metered.controller import Visits
 from backhaul_agent.presence.machine import identify
 from backhaul_agent.status.health_watch import HealthWatch
 from backhaul_agent.status.metrics import METRICS, samples
 from backhaul_agent.status.service import serve
-from backhaul_agent.status.status import memory_bytes_max, status
+from backhaul_agent.status.status import Report, memory_bytes_max, status
 from backhaul_agent.sync.on_link_up import LinkNews
 from backhaul_agent.sync.restamp import Restamps
 from backhaul_agent.sync.service import ConfigService
@@ -60,19 +66,10 @@ from backhaul_agent.uplink.lane import Lane
 from backhaul_agent.uplink.stall_report import Standstill
 from backhaul_codec.protocol.rotation import SUBJECT as rotation_subject
 from backhaul_runtime import metrics_server
+from backhaul_runtime.clock import SteadyClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
-    from pathlib import Path
-
-    from nats.aio.client import Client
-
-    from backhaul_agent.config import Config
-    from backhaul_agent.ledger.lane_routing import Lanes
-    from backhaul_agent.ledger.ledger import Ledger
-    from backhaul_agent.status.status import Report
     from backhaul_agent.systemd_notify import Notifier
-    from backhaul_runtime.clock import SteadyClock
 
 DRAIN_S_MAX = 5.0
 ANSWER_S_MAX = 2.0

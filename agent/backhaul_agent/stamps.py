@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from backhaul_runtime.clock import Clock
+from backhaul_runtime.clock import Clock
 
 # What a program may say of the clock behind its times, and the header in which it does.
 CLOCK_HEADER = "Backhaul-Clock"

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from backhaul_codec.strict.toml import TomlError, read_toml
 from backhaul_spark.errors import OptionError
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
 
 # [fleet] is for the fleet-wide jobs, the others are the twin's.
 SECTIONS = ("fleet", "rules", "signals", "twin")

@@ -8,7 +8,7 @@ asks reaches the agent under the program's name and by the program's door (apps/
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from backhaul_agent.apps.rights import (
     COMMANDS,
@@ -16,15 +16,12 @@ from backhaul_agent.apps.rights import (
     OFFERED,
     OPEN_COMMANDS,
     OPEN_PROGRAM,
+    Apps,
+    Subjects,
     door_subject,
     subjects_of,
 )
 from backhaul_agent.nats_conf import quoted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from backhaul_agent.apps.rights import Apps, Subjects
 
 OPEN_USER = "open"
 OPEN_ACCOUNT = "APPS"

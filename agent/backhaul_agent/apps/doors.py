@@ -13,11 +13,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
+from nats.aio.client import Client
 from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 
 from backhaul_agent.apps.floods import QueueTurn
@@ -25,15 +28,9 @@ from backhaul_agent.apps.rights import DOORS, FROM, door_subject
 from backhaul_agent.cancellation import heed_cancel
 from backhaul_runtime.patched_client import PatchedClient
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from nats.aio.client import Client
-    from nats.aio.subscription import Subscription
-
-    Callback = Callable[[Msg], Awaitable[None]]
-    OnBusy = Callable[[str, str, str], None]
-    Connect = Callable[[PatchedClient, Callable[[Exception], Awaitable[None]]], Awaitable[None]]
+Callback = Callable[[Msg], Awaitable[None]]
+OnBusy = Callable[[str, str, str], None]
+Connect = Callable[[PatchedClient, Callable[[Exception], Awaitable[None]]], Awaitable[None]]
 
 OPEN_S_MAX = 5.0
 LOOK_S = 0.1

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable
+from typing import TypeVar
 
 from backhaul_agent.errors import Code, RefusedError
 from backhaul_codec.strict.json import JsonError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _T = TypeVar("_T")
 _TIMES = dict.fromkeys(("time", "from", "to"), Code.BAD_TIME)

@@ -7,8 +7,9 @@ a kind of event or a command, never a pattern.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
@@ -16,9 +17,6 @@ from msgspec import Meta
 from backhaul_agent.errors import AppError
 from backhaul_codec.strict.json import JsonError, read_typed
 from backhaul_codec.subjects import SubjectError, encode_token
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 VERSION = 1
 APPS_MAX = 200

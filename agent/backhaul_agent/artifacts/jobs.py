@@ -7,16 +7,15 @@ is ``NAME@SHA256``; what has become of it is the point `artifact.<slot>.state`.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backhaul_codec.protocol import blobs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
-    from pathlib import Path
-
     from backhaul_codec.state.merge import Heads
 
 NODE, STATE_KEY = "artifact", "state"

@@ -8,32 +8,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
 from random import SystemRandom
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
+from nats.aio.client import Client
 
 from backhaul_agent.artifacts.jobs import NODE, FileState, Job, next_due_s, next_job
 from backhaul_agent.artifacts.partial_file import Part, has_digest
-from backhaul_agent.artifacts.requests import BlobLink
+from backhaul_agent.artifacts.requests import BlobLink, Talk
 from backhaul_agent.artifacts.room import ArtifactRoom
 from backhaul_agent.artifacts.slots import Slots
+from backhaul_agent.artifacts.store import ArtifactStore, Waiting
 from backhaul_agent.artifacts.transfer import CancelledJobError, Carrier
+from backhaul_agent.commit.heads import Changed, HeadKeeper
+from backhaul_agent.config import Config
 from backhaul_agent.errors import ArtifactError
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
-    from pathlib import Path
-
-    from nats.aio.client import Client
-
-    from backhaul_agent.artifacts.requests import Talk
-    from backhaul_agent.artifacts.store import ArtifactStore, Waiting
-    from backhaul_agent.commit.heads import Changed, HeadKeeper
-    from backhaul_agent.config import Config
-    from backhaul_agent.leaf.link_state import UplinkState
-    from backhaul_agent.sync.requests import SetRequest
-    from backhaul_runtime.clock import Clock
+from backhaul_agent.leaf.link_state import UplinkState
+from backhaul_agent.sync.requests import SetRequest
+from backhaul_runtime.clock import Clock
 
 PREPARE_RETRY_S = 5.0
 LEASE_S = 60.0  # how long a file is fetched, or kept, for a program that does not ask any more

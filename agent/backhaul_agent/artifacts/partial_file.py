@@ -10,17 +10,15 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from typing import TYPE_CHECKING, BinaryIO, Self
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO, Self
 
 import msgspec
 
 from backhaul_agent.errors import ArtifactError
 from backhaul_agent.files import move, write_whole
 from backhaul_codec.strict.json import JsonError, read_typed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 SYNC_BYTES, SYNC_S = 128 * 1024, 2.0  # a sync after so much, if the last one is so long ago
 _BLOCK_BYTES = 1 << 20

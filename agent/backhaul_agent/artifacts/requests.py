@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+
+from nats.aio.client import Client
+from nats.aio.msg import Msg
 
 from backhaul_agent.cancellation import heed_cancel
+from backhaul_agent.config import Config
 from backhaul_agent.errors import ArtifactError
 from backhaul_codec.protocol import blobs
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from nats.aio.client import Client
-    from nats.aio.msg import Msg
-
-    from backhaul_agent.config import Config
 
 WAITING_MAX = 2 * blobs.WINDOW_BYTES_MAX // 1024
 TRIES = 4

@@ -7,15 +7,12 @@ it are told that there is no room; a program never has all of it.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from pathlib import Path
+from typing import Any
 
+from backhaul_agent.artifacts.store import ArtifactStore
 from backhaul_agent.errors import ArtifactError, Code, RefusedError
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterable
-    from pathlib import Path
-
-    from backhaul_agent.artifacts.store import ArtifactStore
 
 SPOOLS_MAX = 4  # half handed over, and two of one program
 SPOOLS_OF_ONE_MAX = 2

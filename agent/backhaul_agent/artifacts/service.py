@@ -11,15 +11,18 @@ import contextlib
 import hashlib
 import secrets
 from collections import deque
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import structlog
+from nats.aio.client import Client
+from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
 from backhaul_agent.apps.doors import ASKED, hear
 from backhaul_agent.artifacts import room as artifact_room
-from backhaul_agent.artifacts.jobs import FileState
+from backhaul_agent.artifacts.jobs import FileState, Job
 from backhaul_agent.artifacts.store import Waiting
 from backhaul_agent.errors import ArtifactError, Code, RefusedError
 from backhaul_agent.sync.requests import read
@@ -27,12 +30,6 @@ from backhaul_agent.unforeseen import unforeseen
 from backhaul_codec.protocol import blobs
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from nats.aio.client import Client
-    from nats.aio.msg import Msg
-
-    from backhaul_agent.artifacts.jobs import Job
     from backhaul_agent.artifacts.manager import Artifacts
 
 SUBJECT = "agent.artifact"

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Collection
+from pathlib import Path
+from typing import Any
 
 import structlog
 
 from backhaul_agent.artifacts.jobs import NODE, STATE_KEY, FileState, Job, read_version, wishes
+from backhaul_agent.artifacts.store import ArtifactStore
+from backhaul_agent.commit.heads import HeadKeeper
 from backhaul_agent.errors import RefusedError
 from backhaul_agent.sync.requests import PointRequest, SetRequest
 from backhaul_codec.state.json_values import value_to_json
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection
-    from pathlib import Path
-
-    from backhaul_agent.artifacts.store import ArtifactStore
-    from backhaul_agent.commit.heads import HeadKeeper
 
 REPORT_RETRY_S = 5.0
 log = structlog.get_logger("artifacts")

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -26,8 +27,6 @@ from backhaul_codec.protocol import blobs
 from backhaul_codec.strict.json import JsonError, read_typed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
-
     from backhaul_agent.config import ArtifactsConfig
 
 

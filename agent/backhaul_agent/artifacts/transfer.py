@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO, Protocol
 
-from backhaul_agent.artifacts.jobs import FileState
+from backhaul_agent.artifacts.jobs import FileState, Job
+from backhaul_agent.artifacts.partial_file import Part
 from backhaul_agent.artifacts.rate_limit import TransferWindow
+from backhaul_agent.artifacts.requests import Talk
 from backhaul_agent.artifacts.transfer_state import Passage
 from backhaul_agent.errors import ArtifactError
+from backhaul_agent.leaf.link_state import UplinkState
 from backhaul_codec.protocol import blobs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-    from typing import BinaryIO
-
-    from backhaul_agent.artifacts.jobs import Job
-    from backhaul_agent.artifacts.partial_file import Part
-    from backhaul_agent.artifacts.requests import Talk
-    from backhaul_agent.leaf.link_state import UplinkState
-    from backhaul_runtime.clock import Clock
+from backhaul_runtime.clock import Clock
 
 LOOK_S = (
     1.0  # how soon it is noticed that the link came up again, or nobody wants the file any more

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from backhaul_agent.artifacts.rate_limit import TransferWindow
+from backhaul_agent.artifacts.rate_limit import TransferWindow
 
 # An answer is given up after four of the rounds before, within these. The longer one is more than a
 # round behind a lane's backlog.

@@ -7,12 +7,12 @@ import secrets
 import socket
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import click
 
 from backhaul_agent.cli.options import DEFAULT_CONFIG
+from backhaul_agent.config import Config
 from backhaul_agent.config_file import load
 from backhaul_agent.enrol.vehicle_files import LEAF_CONF
 from backhaul_agent.errors import LedgerError, LedgerStorageError
@@ -21,9 +21,6 @@ from backhaul_agent.leaf.config_text import store_dir_of
 from backhaul_agent.ledger.lane_routing import Lanes
 from backhaul_agent.ledger.ledger import Ledger
 from backhaul_agent.ledger.lock import LedgerLock
-
-if TYPE_CHECKING:
-    from backhaul_agent.config import Config
 
 _STREAMS = "jetstream"  # nats-server keeps them under this name in its store_dir
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
 
-from backhaul_agent.apps.rights import App, read_apps, require_app_name
+from backhaul_agent.apps.rights import App, Apps, read_apps, require_app_name
 from backhaul_agent.cli.options import as_json_option, directory_option
 from backhaul_agent.config_file import load
 from backhaul_agent.enrol.agent_toml import SYSTEM_KEY
@@ -25,11 +26,6 @@ from backhaul_agent.errors import LeafReloadError, VehicleFilesError
 from backhaul_agent.leaf.login import login_options
 from backhaul_agent.leaf.reload import lets_in, reload_leaf
 from backhaul_codec.protocol.credentials import CredentialsError, parse_seed
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from backhaul_agent.apps.rights import Apps
 
 # nats-server 2.15.1 lets a new account ask others only after it has read the same file again.
 RELOADS = 2

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from backhaul_agent.cli.asking import ask, print_json
 from backhaul_agent.cli.options import as_json_option, server_options
 from backhaul_agent.client.artifacts import ArtifactClient
+from backhaul_agent.client.client import Agent
 from backhaul_agent.errors import Code, RefusedError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from backhaul_agent.client.client import Agent
 
 
 @click.group(name="artifact")

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 import click
 
-from backhaul_agent.client.client import connect
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from backhaul_agent.client.client import Agent
+from backhaul_agent.client.client import Agent, connect
 
 T = TypeVar("T")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import click
 
@@ -10,9 +10,6 @@ from backhaul_agent.cli.options import config_option
 from backhaul_agent.config_file import load, place_warnings
 from backhaul_agent.leaf.streams import link_window
 from backhaul_agent.ledger.lane_routing import Lanes
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @click.command(name="check-config")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 import click
 
@@ -21,25 +21,27 @@ from backhaul_agent.enrol.vehicle_files import (
     LEAF_CONF,
     LEAF_CONF_BEFORE,
     Directory,
+    File,
     Wishes,
     files_of,
     make_state_directories,
 )
 from backhaul_agent.errors import EnrolmentFailedError, VehicleFilesError
 from backhaul_agent.leaf.config_text import APPS_FILE
-from backhaul_codec.protocol.enrolment import TOKEN_CHARACTERS_MAX, EnrolmentError, read_token
+from backhaul_codec.protocol.enrolment import (
+    TOKEN_CHARACTERS_MAX,
+    EnrolmentError,
+    Token,
+    read_token,
+)
 from backhaul_codec.protocol.identity import (
     DOCUMENT_BYTES_MAX,
     Identity,
     IdentityError,
+    LinkMode,
     decode_identity,
 )
 from backhaul_runtime.clock import SystemClock
-
-if TYPE_CHECKING:
-    from backhaul_agent.enrol.vehicle_files import File
-    from backhaul_codec.protocol.enrolment import Token
-    from backhaul_codec.protocol.identity import LinkMode
 
 
 @click.command(name="enrol")

@@ -7,8 +7,9 @@ import csv
 import json
 import re
 import sys
+from collections.abc import Callable
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -21,9 +22,6 @@ from backhaul_codec.state.json_values import parse_path
 from backhaul_codec.state.point_text import utc
 from backhaul_codec.state.rfc3339 import time_ns_of
 from backhaul_runtime.clock import Clock, SystemClock
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _AGO = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import click
 
@@ -11,9 +12,6 @@ from backhaul_agent.cli.options import as_json_option, server_options
 from backhaul_agent.cli.set import points_of
 from backhaul_agent.client.config import ConfigClient
 from backhaul_codec.state import point_text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @click.group(name="node")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -13,9 +14,6 @@ from backhaul_agent.config import NatsConfig
 from backhaul_agent.config_file import load
 from backhaul_agent.errors import Code, RefusedError
 from backhaul_codec.subjects import SubjectError, decode_token
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 DEFAULT_URL = "nats://127.0.0.1:4222"
 DEFAULT_DIR = Path("/etc/backhaul")

@@ -7,21 +7,19 @@ import secrets
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from backhaul_agent.cli.options import server_options
+from backhaul_agent.replay.feed import FeedOutcome
 from backhaul_agent.replay.run import Replay
 from backhaul_codec.errors import MappingError
 from backhaul_codec.programs.command_line import INTERRUPTED
 from backhaul_codec.recordings import mapping as mappings
+from backhaul_codec.recordings.points import Tally
 from backhaul_codec.recordings.readers import open_recording
 from backhaul_runtime.clock import SystemClock
-
-if TYPE_CHECKING:
-    from backhaul_agent.replay.feed import FeedOutcome
-    from backhaul_codec.recordings.points import Tally
 
 RUNS_SHOWN = 20
 

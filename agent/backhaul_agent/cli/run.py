@@ -7,20 +7,17 @@ import os
 import secrets
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from backhaul_agent import logs
 from backhaul_agent.cli.options import config_option
+from backhaul_agent.config import Config
 from backhaul_agent.config_file import load
 from backhaul_agent.daemon import Daemon
 from backhaul_agent.enrol.vehicle_files import DEVICE_CREDS
 from backhaul_agent.systemd_notify import Notifier
 from backhaul_runtime.clock import SystemClock, boot_id
-
-if TYPE_CHECKING:
-    from backhaul_agent.config import Config
 
 
 @click.command(name="run")

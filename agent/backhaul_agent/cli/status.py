@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import click
 
@@ -16,9 +17,6 @@ from backhaul_agent.enrol.vehicle_files import Directory
 from backhaul_agent.errors import EnrolmentFailedError, VehicleFilesError
 from backhaul_codec.assurance.conditions import Severity, page_lines
 from backhaul_runtime.clock import SystemClock
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 EXIT_CONDITIONS = 3
 

@@ -16,22 +16,19 @@ import glob
 import hashlib
 import os
 import secrets
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import msgspec
 from nats.errors import Error as NatsError
 
 from backhaul_agent.artifacts.jobs import FileState
 from backhaul_agent.artifacts.service import ERROR_HEADER, LOCAL_PIECE_BYTES, SUBJECT
+from backhaul_agent.client.client import Agent
 from backhaul_agent.errors import Code, NoAgentError, NotKnownError, RefusedError
 from backhaul_agent.files import move
 from backhaul_codec.protocol import blobs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from backhaul_agent.client.client import Agent
 
 LOOK_S = 0.3
 ABANDONED_S = 3600.0  # not written to for so long, a copy is nobody's any more

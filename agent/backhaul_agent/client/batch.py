@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import Protocol, Self
 
 from backhaul_agent.stamps import stamp_ms
-from backhaul_codec import Opaque, Point
-
-if TYPE_CHECKING:
-    from backhaul_codec import Value
-    from backhaul_runtime.clock import Clock
+from backhaul_codec import Opaque, Point, Value
+from backhaul_runtime.clock import Clock
 
 FRAME_POINTS = 250
 FRAME_VALUE_BYTES = 24 * 1024  # a frame goes before its texts and blobs outgrow the agent's limit

@@ -17,10 +17,14 @@ that the stamp is of the machine's clock, and the agent corrects it like its own
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
+from nats.aio.client import Client as NatsClient
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
 from nats.errors import ConnectionClosedError, NoRespondersError
 from nats.errors import Error as NatsError
 from nats.errors import TimeoutError as NatsTimeoutError
@@ -30,20 +34,11 @@ from backhaul_agent.client.batch import FRAME_POINTS, Batch
 from backhaul_agent.errors import Code, NoAgentError, NotKnownError, NotLetInError, RefusedError
 from backhaul_agent.leaf.login import login_options
 from backhaul_agent.stamps import CLOCK_HEADER, SYSTEM, stamp_ms
-from backhaul_codec import CodecError, Opaque, Point, encode_frame
+from backhaul_codec import CodecError, Opaque, Point, Value, encode_frame
 from backhaul_codec.strict.json import JsonError, write_exactly
 from backhaul_codec.subjects import SubjectError, encode_token
 from backhaul_runtime.clock import Clock, SystemClock
 from backhaul_runtime.patched_client import PatchedClient
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-
-    from nats.aio.client import Client as NatsClient
-    from nats.aio.msg import Msg
-    from nats.aio.subscription import Subscription
-
-    from backhaul_codec import Value
 
 WAIT_S = 5.0
 OWN_STAMPS = {CLOCK_HEADER: SYSTEM}

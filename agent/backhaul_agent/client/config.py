@@ -12,22 +12,18 @@ Points are dicts as the agent has them in JSON, see docs/sync.md.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
+from nats.aio.msg import Msg
 
+from backhaul_agent.client.client import Agent
 from backhaul_agent.sync.requests import CHANGED, GET, NODE, READY, SET, TREE
+from backhaul_codec import Value
 from backhaul_codec.state.json_values import value_to_json
 from backhaul_codec.subjects import encode_token
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
-
-    from nats.aio.msg import Msg
-
-    from backhaul_agent.client.client import Agent
-    from backhaul_codec import Value
 
 LOOK_S = 1.0  # how often a watcher sees whether its connection is a new one
 Points = list[dict[str, Any]]

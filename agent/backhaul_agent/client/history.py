@@ -8,23 +8,19 @@ print(piece["dtype"], list(zip(piece["times"], piece["values"])))
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
+from nats.aio.msg import Msg
 from nats.errors import ConnectionClosedError
 
+from backhaul_agent.client.client import Agent
 from backhaul_agent.errors import NoAgentError, NotKnownError, RefusedError
 from backhaul_agent.history.merge import POINTS_MAX, TIME_MAX, TIME_MIN
 from backhaul_agent.history.service import HISTORY_SUBJECT
 from backhaul_codec.subjects import encode_token
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
-    from nats.aio.msg import Msg
-
-    from backhaul_agent.client.client import Agent
 
 SILENCE_S_MAX = 65.0  # the agent gives up on an answer itself after 60 s
 _decode = msgspec.json.Decoder(dict[str, Any]).decode

@@ -10,10 +10,8 @@ import asyncio
 import contextlib
 import os
 import signal
-from typing import TYPE_CHECKING, cast
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import cast
 
 STDIN, STDOUT, STDERR = 0, 1, 2
 GRACE_S = 2.0  # between SIGTERM and SIGKILL

@@ -6,23 +6,21 @@ are those of docs/commands.md; what happened outside this process is never guess
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import Annotated, TypeAlias
 
 import msgspec
 from msgspec import Meta
 
 from backhaul_agent.commands.outcome import cut_short, ended
-from backhaul_agent.config import CommandName  # noqa: TC001 - msgspec reads the annotations at run time
-from backhaul_agent.ledger.command_rows import Arrived, RunOutcome, RunState
+from backhaul_agent.config import (
+    CommandConfig,
+    CommandName,
+)
+from backhaul_agent.ledger.command_rows import Arrived, CommandRow, RunOutcome, RunState
 from backhaul_codec.protocol.command_errors import ErrorCode
 from backhaul_codec.strict.json import JsonError, Reader
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from backhaul_agent.config import CommandConfig
-    from backhaul_agent.ledger.command_rows import CommandRow
 
 RUNS_MAX = 3  # of an idempotent command whose runs are cut short, again and again
 _ID = r"^[A-Za-z0-9_-]{1,64}\Z"

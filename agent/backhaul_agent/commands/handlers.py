@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
+from nats.aio.client import Client
+from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 
 from backhaul_agent.apps.rights import COMMANDS, OPEN_COMMANDS
 from backhaul_agent.commands.child import Child
 from backhaul_agent.commands.outcome import ended
-from backhaul_agent.ledger.command_rows import RunOutcome, RunState
+from backhaul_agent.ledger.command_rows import CommandRow, RunOutcome, RunState
 from backhaul_codec.protocol.command_errors import ErrorCode
 from backhaul_codec.strict.json import JsonError, read_json, write_json
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from nats.aio.client import Client
-    from nats.aio.msg import Msg
-
-    from backhaul_agent.ledger.command_rows import CommandRow
 
 LOOK_S = 0.25
 COMPLAINT_BYTES_MAX = 1024  # of what it prints on standard error: for the log

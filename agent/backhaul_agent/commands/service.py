@@ -9,42 +9,34 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import structlog
+from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
 from backhaul_agent.commands.decide import CommandBook, CommandStep, not_started, read
-from backhaul_agent.commands.handlers import NotDeliveredError, ask_program, run_executable
+from backhaul_agent.commands.handlers import NotDeliveredError, Printed, ask_program, run_executable
 from backhaul_agent.commands.outcome import ended
-from backhaul_agent.config import CommandConfig
+from backhaul_agent.commit.writer import Writer
+from backhaul_agent.config import CommandConfig, Config
 from backhaul_agent.downlink.position import POSITION, Cursor
 from backhaul_agent.errors import JetStreamError, LedgerStorageError
+from backhaul_agent.hub_time.hub_clock import HubClock
+from backhaul_agent.leaf.jetstream import JetStream
 from backhaul_agent.leaf.streams import IN_STREAM
 from backhaul_agent.ledger import command_rows
-from backhaul_agent.ledger.command_rows import RunOutcome, RunState
-from backhaul_agent.ledger.rows import Inward, Outgoing
+from backhaul_agent.ledger.command_rows import CommandRow, ResultAgain, RunOutcome, RunState
+from backhaul_agent.ledger.ledger import Ledger
+from backhaul_agent.ledger.rows import Inbound, Inward, Outgoing, Statement
 from backhaul_agent.ledger.system_events import JSON_DTYPE
 from backhaul_agent.logs import Bursts
 from backhaul_codec import CodecError, Opaque, Point, encode_point
 from backhaul_codec.protocol.command_errors import ErrorCode
 from backhaul_codec.subjects import result_subject
 from backhaul_runtime.trouble import Trouble
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from nats.aio.client import Client
-
-    from backhaul_agent.commands.handlers import Printed
-    from backhaul_agent.commit.writer import Writer
-    from backhaul_agent.config import Config
-    from backhaul_agent.hub_time.hub_clock import HubClock
-    from backhaul_agent.leaf.jetstream import JetStream
-    from backhaul_agent.ledger.command_rows import CommandRow, ResultAgain
-    from backhaul_agent.ledger.ledger import Ledger
-    from backhaul_agent.ledger.rows import Inbound, Statement
 
 LOOK_S = 1.0  # for the time to become known, and as a net under the news
 ASK_AGAIN_S = 0.2

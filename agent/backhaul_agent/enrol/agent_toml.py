@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
+from backhaul_codec.protocol.identity import Identity, LinkCapacity
 from backhaul_codec.strict.toml import TomlError, read_toml
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from backhaul_codec.protocol.identity import Identity, LinkCapacity
 
 AGENT_KEY = "agent.nk"
 SYSTEM_KEY = "system.nk"

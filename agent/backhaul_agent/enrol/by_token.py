@@ -8,7 +8,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 
@@ -17,20 +18,16 @@ from backhaul_agent.enrol.temporary_leaf import asking, temporary_leaf
 from backhaul_agent.enrol.vehicle_files import (
     ATTEMPT,
     DEVICE_CREDS,
+    Directory,
     File,
+    Wishes,
     files_of,
     make_state_directories,
 )
+from backhaul_codec.protocol.credentials import Credentials
+from backhaul_codec.protocol.enrolment import Token
 from backhaul_codec.protocol.identity import Identity
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from backhaul_agent.enrol.vehicle_files import Directory, Wishes
-    from backhaul_codec.protocol.credentials import Credentials
-    from backhaul_codec.protocol.enrolment import Token
-    from backhaul_runtime.clock import Clock
+from backhaul_runtime.clock import Clock
 
 # Of the server that asks; removed with it.
 _ASKING = "enrolling"

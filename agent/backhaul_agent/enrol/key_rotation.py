@@ -8,26 +8,26 @@ logged in with the new key the hub takes the old one, which stays beside it.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import structlog
 
 from backhaul_agent.enrol.request import new_key
 from backhaul_agent.files import write_whole
+from backhaul_agent.ledger.rows import Inbound, Inward
 from backhaul_agent.ledger.system_events import event
-from backhaul_codec.protocol.credentials import CredentialsError, parse_credentials, parse_seed
-from backhaul_codec.protocol.rotation import EVENT, prove_key, read_wish
+from backhaul_codec.protocol.credentials import (
+    Credentials,
+    CredentialsError,
+    parse_credentials,
+    parse_seed,
+)
+from backhaul_codec.protocol.rotation import EVENT, Wish, prove_key, read_wish
 from backhaul_codec.strict.json import JsonError, read_typed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from backhaul_agent.ledger.rows import Inbound, Inward
-    from backhaul_codec.protocol.credentials import Credentials
-    from backhaul_codec.protocol.rotation import Wish
 
 log = structlog.get_logger("rotation")
 

@@ -10,21 +10,15 @@ from __future__ import annotations
 import asyncio
 import secrets
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from backhaul_agent.enrol.request import LOGIN_REFUSED
-from backhaul_agent.enrol.temporary_leaf import temporary_leaf
+from backhaul_agent.enrol.temporary_leaf import TemporaryLeaf, temporary_leaf
 from backhaul_agent.enrol.vehicle_files import CA, DEVICE_CREDS, LEAF_CONF
 from backhaul_agent.leaf.config_text import leaf_urls_of
-from backhaul_codec.protocol.credentials import CredentialsError, parse_credentials
+from backhaul_codec.protocol.credentials import Credentials, CredentialsError, parse_credentials
 from backhaul_codec.protocol.enrolment import Token
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from backhaul_agent.enrol.temporary_leaf import TemporaryLeaf
-    from backhaul_codec.protocol.credentials import Credentials
 
 # Over a link of 600 ms and 20 kbit/s a login with TLS takes about ten seconds.
 TRY_S_MAX = 20.0

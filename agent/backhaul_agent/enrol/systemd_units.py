@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from backhaul_agent.errors import UnitsError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 UNITS = ("backhaul-leaf.service", "backhaul-agent.service")
 # As sd_booted(3) looks.

@@ -15,25 +15,19 @@ import secrets
 import shutil
 import signal
 import sys
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
 from backhaul_agent.errors import EnrolmentFailedError
 from backhaul_agent.files import write_whole
 from backhaul_agent.nats_conf import quoted
-from backhaul_codec.protocol.enrolment import answer_prefix
+from backhaul_codec.protocol.enrolment import Token, answer_prefix
 from backhaul_runtime.patched_client import PatchedClient
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from nats.aio.client import Client
-
-    from backhaul_codec.protocol.enrolment import Token
 
 START_S_MAX = 30.0
 STOP_S_MAX = 5.0

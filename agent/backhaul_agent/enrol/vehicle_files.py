@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import msgspec
 
 from backhaul_agent.apps.accounts_text import render_apps
 from backhaul_agent.apps.rights import Apps, read_apps, write_apps
-from backhaul_agent.config import parse
+from backhaul_agent.config import Config, parse
 from backhaul_agent.enrol.agent_toml import (
     AGENT_KEY,
     SYSTEM_KEY,
@@ -36,14 +36,13 @@ from backhaul_agent.leaf.config_text import (
     render_leaf,
     store_dir_of,
 )
-from backhaul_codec.protocol.credentials import CredentialsError, parse_credentials, parse_seed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    from backhaul_agent.config import Config
-    from backhaul_codec.protocol.credentials import Credentials
-    from backhaul_codec.protocol.identity import Identity, LinkMode
+from backhaul_codec.protocol.credentials import (
+    Credentials,
+    CredentialsError,
+    parse_credentials,
+    parse_seed,
+)
+from backhaul_codec.protocol.identity import Identity, LinkMode
 
 AGENT_TOML = "agent.toml"
 LEAF_CONF = "leaf.conf"

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import asyncio
 import zlib
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from backhaul_agent.commit.framer import unpack
-from backhaul_agent.history.merge import pick
+from backhaul_agent.history.merge import HistoryQuestion, Run, pick
 from backhaul_agent.ledger.eviction_policy import CONFIG
-from backhaul_codec import CodecError
+from backhaul_codec import CodecError, Point, Value
 from backhaul_codec.subjects import (
     NODE_TYPE_PREFIX,
     encode_token,
@@ -32,11 +33,7 @@ from backhaul_codec.wire.placed import decode_placed
 from backhaul_codec.wire.select import select
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
-    from backhaul_agent.history.merge import HistoryQuestion, Run
     from backhaul_agent.ledger.ledger import Ledger
-    from backhaul_codec import Point, Value
 
 SLICE_ROWS = 32
 # Cast, because damage may turn a number, a text or a blob into something else: one such row ends no answer.

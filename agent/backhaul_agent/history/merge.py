@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -20,10 +21,6 @@ from backhaul_codec import Opaque, Value
 from backhaul_codec.state.json_values import value_to_json
 from backhaul_codec.state.rfc3339 import time_ns_of
 from backhaul_codec.strict.json import Reader
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
 
 PENDING_BYTES_MAX = 64 << 20
 POINTS_DEFAULT = 10_000

@@ -9,29 +9,26 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import structlog
+from nats.aio.client import Client
+from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
 from backhaul_agent.apps.doors import ASKED, hear, program_of
 from backhaul_agent.cancellation import heed_cancel
 from backhaul_agent.errors import Code, LedgerStorageError, RefusedError
-from backhaul_agent.history.ledger_source import LedgerHistory
+from backhaul_agent.history.ledger_source import FoundPoints, LedgerHistory
 from backhaul_agent.history.merge import Merge, chunks, read_request
 from backhaul_agent.history.stream_source import OutHistory
 from backhaul_agent.sync.requests import require_named
 from backhaul_agent.unforeseen import unforeseen
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
-    from nats.aio.client import Client
-    from nats.aio.msg import Msg
-
-    from backhaul_agent.history.ledger_source import FoundPoints
     from backhaul_agent.ledger.ledger import Ledger
 
 HISTORY_SUBJECT = "agent.history"

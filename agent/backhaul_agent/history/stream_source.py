@@ -7,23 +7,20 @@ Only what stands there before the first seq that the ledger holds of a lane is t
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
+from nats.aio.client import Client
+from nats.aio.subscription import Subscription
 
 from backhaul_agent.history.ledger_source import FoundPoints, read_message, subjects_of
-from backhaul_agent.history.merge import TIME_MIN
+from backhaul_agent.history.merge import TIME_MIN, HistoryQuestion
 from backhaul_agent.leaf.streams import out_stream
 from backhaul_codec import CodecError, peek
 from backhaul_codec.subjects import lane_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
-    from nats.aio.client import Client
-    from nats.aio.subscription import Subscription
-
-    from backhaul_agent.history.merge import HistoryQuestion
     from backhaul_agent.ledger.ledger import Ledger
 
 BATCH = 256

@@ -9,6 +9,7 @@ number of the guess, and one shift puts all of it right later.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,8 +18,6 @@ from backhaul_agent.hub_time.estimator import ClockSample, Estimate, Estimator
 from backhaul_agent.hub_time.step import StepGuard
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from backhaul_runtime.clock import SteadyClock
 
 SECOND_NS = 1_000_000_000

@@ -9,12 +9,10 @@ was known before the last step, so that a hub that comes back is believed at onc
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from backhaul_agent.hub_time.estimator import ClockSample
+from backhaul_agent.hub_time.estimator import ClockSample
 
 SECOND_NS = 1_000_000_000
 LOOKS_MIN = 3

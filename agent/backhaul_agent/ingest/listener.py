@@ -4,34 +4,29 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import structlog
+from nats.aio.client import Client
+from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
+from nats.errors import SlowConsumerError
 
-from backhaul_agent.apps.doors import Doors, Heard, hear, program_of
-from backhaul_agent.apps.floods import TOO_MUCH, Floods, Shares
+from backhaul_agent.apps.doors import Connect, Doors, Heard, hear, program_of
+from backhaul_agent.apps.floods import TOO_MUCH, Floods, Share, Shares
 from backhaul_agent.cancellation import heed_cancel
+from backhaul_agent.commit.framer import Content
 from backhaul_agent.commit.queues import QueuedPublish, points_in
+from backhaul_agent.commit.writer import Writer
+from backhaul_agent.config import Config
 from backhaul_agent.errors import Code, RefusedError
+from backhaul_agent.ingest.parse import Intake
 from backhaul_agent.ingest.parse_event import EVENT_PREFIX, EVENT_SUBJECTS, EventIntake
 from backhaul_agent.logs import Bursts
 from backhaul_agent.stamps import CLOCK_HEADER
 from backhaul_agent.unforeseen import unforeseen
-
-if TYPE_CHECKING:
-    from nats.aio.client import Client
-    from nats.aio.msg import Msg
-    from nats.errors import SlowConsumerError
-
-    from backhaul_agent.apps.doors import Connect
-    from backhaul_agent.apps.floods import Share
-    from backhaul_agent.commit.framer import Content
-    from backhaul_agent.commit.writer import Writer
-    from backhaul_agent.config import Config
-    from backhaul_agent.ingest.parse import Intake
-    from backhaul_runtime.clock import Clock
+from backhaul_runtime.clock import Clock
 
 APP_SUBJECTS = "app.>"
 REJECTED_PREFIX = "agent.rejected."  # and the subject of what was refused

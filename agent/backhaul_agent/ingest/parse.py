@@ -10,17 +10,18 @@ the program's word: it is left as it is, unless the program says that it is the 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from backhaul_agent.apps.program_json import read_program_json
 from backhaul_agent.commit.framer import Frame, Points
+from backhaul_agent.config import Config
 from backhaul_agent.errors import Code, RefusedError
 from backhaul_agent.hub_time.hub_clock import HubClock, Quality
 from backhaul_agent.stamps import SYSTEM, UNSET_CLOCK, stamp_ms
-from backhaul_codec import CodecError, Kind, Opaque, Point, decode, encode_point, peek
+from backhaul_codec import CodecError, Kind, Opaque, Point, Value, decode, encode_point, peek
 from backhaul_codec.points import INT64_MAX, INT64_MIN, JSON
 from backhaul_codec.rules import blob_size
 from backhaul_codec.state.json_values import value_from_json
@@ -31,11 +32,7 @@ from backhaul_codec.wire.expansion import FRAME_EXPANDED_MAX, FRAME_POINTS_MAX
 from backhaul_codec.wire.retime import retime
 from backhaul_codec.wire.split import split_frame
 from backhaul_codec.wire.survey import Survey, survey
-
-if TYPE_CHECKING:
-    from backhaul_agent.config import Config
-    from backhaul_codec import Value
-    from backhaul_runtime.clock import SteadyClock
+from backhaul_runtime.clock import SteadyClock
 
 SUBJECTS_CACHED = 4096
 RAW_TO_FRAME_MAX = 8

@@ -10,7 +10,7 @@ all of it optional; ``time`` and ``clock`` as for points (ingest/parse.py). On t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -18,13 +18,11 @@ from msgspec import UNSET, UnsetType
 from backhaul_agent.apps.program_json import read_program_json
 from backhaul_agent.commit.framer import Event
 from backhaul_agent.errors import Code, RefusedError
+from backhaul_agent.ingest.parse import Intake
 from backhaul_agent.ledger.system_events import app_event
 from backhaul_codec import CodecError
 from backhaul_codec.strict.json import Reader
 from backhaul_codec.subjects import SubjectError, decode_token
-
-if TYPE_CHECKING:
-    from backhaul_agent.ingest.parse import Intake
 
 EVENT_PREFIX = "agent.event."
 EVENT_SUBJECTS = f"{EVENT_PREFIX}>"

@@ -12,15 +12,13 @@ fits nothing, which is refused.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 from msgspec import Meta
 
 from backhaul_agent.errors import Code, RefusedError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 PLACES = 4096
 PARTS_MAX = 4096

@@ -10,24 +10,22 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from nats.aio.client import Client
+from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
 from backhaul_agent.apps.doors import ASKED, hear
-from backhaul_agent.commit.framer import Points, Rows
+from backhaul_agent.commit.framer import Content, Frame, Points, Rows
 from backhaul_agent.commit.queues import QueuedPublish
 from backhaul_agent.errors import Code, RefusedError
 from backhaul_agent.ingest.replay_book import Bundle, KeptQuestion, ReplayBook
 from backhaul_agent.unforeseen import unforeseen
+from backhaul_runtime.clock import Clock
 
 if TYPE_CHECKING:
-    from nats.aio.client import Client
-    from nats.aio.msg import Msg
-
-    from backhaul_agent.commit.framer import Content, Frame
     from backhaul_agent.commit.writer import Writer
     from backhaul_agent.ingest.parse import Intake
     from backhaul_agent.ledger.ledger import Ledger
-    from backhaul_runtime.clock import Clock
 
 KEPT, PUT = "agent.replay.kept", "agent.replay.put"
 

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from backhaul_agent.nats_conf import quoted
-from backhaul_codec.protocol.identity import leaf_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from backhaul_codec.protocol.identity import Identity
+from backhaul_codec.protocol.identity import Identity, leaf_name
 
 # In a directory of its own: there the agent may write, and nowhere else beside leaf.conf.
 LINK_FILE = "link/link.conf"

@@ -9,25 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import structlog
+from nats.aio.client import Client
 from nats.errors import Error as NatsError
 from nats.errors import SlowConsumerError
 
-from backhaul_agent.apps.doors import OwnClient
+from backhaul_agent.apps.doors import Connect, Doors, OwnClient
 from backhaul_agent.cancellation import cancels, heed_cancel
+from backhaul_agent.config import Config
 from backhaul_agent.errors import AgentError, LoginError
 from backhaul_agent.leaf.login import login_options
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from nats.aio.client import Client
-
-    from backhaul_agent.apps.doors import Connect, Doors
-    from backhaul_agent.config import Config
-    from backhaul_runtime.patched_client import PatchedClient
+from backhaul_runtime.patched_client import PatchedClient
 
 CONNECT_S_MAX = 5.0
 RETRY_S_MIN, RETRY_S_MAX = 0.1, 2.0

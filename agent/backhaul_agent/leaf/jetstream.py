@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
 
 import msgspec
 
 from backhaul_agent.errors import JetStreamError
 from backhaul_runtime.jetstream import API, NOT_FOUND, covers, read_answer
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
 
 # Said when a stream is made and never later: a server that restarts with a first_seq above the
 # stream's first message purges the stream.

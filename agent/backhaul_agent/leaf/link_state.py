@@ -7,14 +7,11 @@ counts the account's leaf connections, and on a vehicle the only one is the link
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
 
 import msgspec
 import structlog
 from nats.errors import Error as NatsError
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
 
 STATISTICS = "$SYS.REQ.ACCOUNT.PING.STATZ"
 LOOK_S = 1.0  # a link that is back sooner than that was not away

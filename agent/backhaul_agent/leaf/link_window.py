@@ -21,13 +21,10 @@ part by the number of all, so that what they hold is no flood when all of them h
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from backhaul_codec.kinds import LIVE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 ROUND_S = 4.2
 WINDOW_MIN, WINDOW_MAX = 2, 512

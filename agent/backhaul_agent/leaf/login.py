@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nats.aio.client import RawCredentials
 
@@ -15,9 +16,6 @@ from backhaul_codec.protocol.credentials import (
     parse_credentials,
     parse_seed,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def login_options(

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
+from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
 from backhaul_agent.cancellation import cancels, heed_cancel
 from backhaul_agent.errors import LeafReloadError
 from backhaul_runtime.patched_client import PatchedClient
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from nats.aio.client import Client
 
 ANSWER_S_MAX = 10.0  # the server tries for a second where the last connection is not gone yet
 

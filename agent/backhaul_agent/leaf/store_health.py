@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +25,6 @@ from nats.errors import Error as NatsError
 from backhaul_agent.errors import JetStreamError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     from backhaul_agent.leaf.jetstream import JetStream
 
 LOOK_S = 10.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from backhaul_agent.leaf.link_window import LinkWindow
@@ -9,8 +10,6 @@ from backhaul_codec.kinds import BULK, LIVE, SHARED_LANES, Lane
 from backhaul_codec.subjects import node_lane_subject, node_of_lane
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from backhaul_agent.config import Config
 
 OUT_SUBJECTS = {LIVE: ["p.>", "e.>", "r.>"], BULK: ["f.>"]}

@@ -8,10 +8,8 @@ from the next mark on, so a wrong clock keeps a message too long, never too shor
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 GRAIN = 64  # marks over the age limit
 GRAIN_NS_MIN = 1_000_000_000

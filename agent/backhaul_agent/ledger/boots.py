@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+import aiosqlite
 
-    import aiosqlite
-
-    from backhaul_agent.hub_time.hub_clock import Boot
-    from backhaul_agent.ledger.rows import CorrectedMessage
+from backhaul_agent.hub_time.hub_clock import Boot
+from backhaul_agent.ledger.rows import CorrectedMessage
 
 BOOTS = (
     "SELECT number, CAST(boot AS BLOB), provisional_ns, anchor_ns, error_ns, at_ns FROM boots "

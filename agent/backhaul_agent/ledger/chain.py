@@ -7,16 +7,13 @@ nothing of its lane leaves from there on (`Lane.ready_seq`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
+
+import aiosqlite
 
 from backhaul_codec import CodecError, chain, hash_of, peek
 from backhaul_codec.wire.envelope import HASH_BYTES, NO_LINK
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    import aiosqlite
-
 
 SCHEMA = """
 CREATE TABLE chains (

@@ -7,18 +7,15 @@ about a command is only in memory.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
+from backhaul_agent.ledger.reader import LedgerReader
 from backhaul_agent.ledger.rows import Statement
 from backhaul_codec.protocol.command_errors import ErrorCode
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from backhaul_agent.ledger.reader import LedgerReader
 
 SCHEMA = """
 CREATE TABLE commands (

@@ -18,14 +18,12 @@ import os
 import shutil
 import sqlite3
 import struct
-from typing import TYPE_CHECKING, BinaryIO
+from pathlib import Path
+from typing import BinaryIO
+
+import aiosqlite
 
 from backhaul_codec.subjects import SubjectError, node_of_lane
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    import aiosqlite
 
 PAGE_BYTES = 4096  # of every ledger
 KEPT_MAX = 3  # damaged ledgers: where one goes after the other, the first has most

@@ -8,10 +8,8 @@ ledger; when there is space again it is taken back.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Protocol
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
+from typing import Protocol
 
 # There must be this much beyond a new reserve before the disk counts as usable again.
 SPARE_BYTES = 1 << 20

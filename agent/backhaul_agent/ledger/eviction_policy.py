@@ -10,16 +10,14 @@ first, and nothing goes for the sake of something cheaper: then the newcomer is 
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from backhaul_agent.errors import Code, RefusedError
 from backhaul_agent.ledger.rows import ROW_BYTES
 from backhaul_codec.kinds import BY_PREFIX, POINT, SYSTEM, Worth, system_kind
 from backhaul_codec.subjects import shared_subject
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
 
 TELEMETRY, STATE, CONFIG, EVENT, ACCOUNT = Worth
 CLASSES = ("telemetry", "state", "config", "events", "receipts")

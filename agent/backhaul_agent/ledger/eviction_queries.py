@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
+import aiosqlite
 import msgspec
 
 from backhaul_agent.ledger.age_index import AgeMark
 from backhaul_agent.ledger.eviction_policy import Candidate
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    import aiosqlite
-
-    from backhaul_agent.ledger.lanes import CommittedLane
+from backhaul_agent.ledger.lanes import CommittedLane
 
 EVICTED_ROWS = 4096
 PAGES_MAX = 1_073_741_823

@@ -7,14 +7,13 @@ Events, results, and all nodes that were not named stay in the shared lanes.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from backhaul_codec.kinds import LIVE, SHARED_LANES, Lane
 from backhaul_codec.subjects import node_lane, node_lane_subject, node_of_lane, parse_leaf
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from backhaul_agent.ledger.rows import Outgoing
 
 

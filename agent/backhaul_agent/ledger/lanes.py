@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+import aiosqlite
 
 from backhaul_agent.ledger import boots as ledger_boots
 from backhaul_agent.ledger.chain import UNCHAINED, ChainEnd
+from backhaul_agent.ledger.rows import Adopted, LedgerChanges
 from backhaul_agent.ledger.sequence_offsets import OffsetStep, Steps
 from backhaul_codec import hash_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-
-    import aiosqlite
-
-    from backhaul_agent.ledger.rows import Adopted, LedgerChanges
 
 EPOCHS_KEPT = 32  # former epochs whose lanes are kept though the hub holds all of them
 

@@ -8,8 +8,12 @@ One SQLite file in WAL mode with synchronous=FULL. There is one writer (the comm
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import aiosqlite
 
 from backhaul_agent.errors import LedgerCorruptError, LedgerStorageError, says_damaged
 from backhaul_agent.ledger import boots as ledger_boots
@@ -18,6 +22,7 @@ from backhaul_agent.ledger import eviction_queries as ledger_room
 from backhaul_agent.ledger import lanes as ledger_lanes
 from backhaul_agent.ledger import schema as ledger_schema
 from backhaul_agent.ledger import transaction as ledger_commit
+from backhaul_agent.ledger.age_index import AgeMark
 from backhaul_agent.ledger.damage import (
     asides,
     frames_committed,
@@ -26,20 +31,13 @@ from backhaul_agent.ledger.damage import (
     spoilt_lane,
     spoilt_rows,
 )
-from backhaul_agent.ledger.eviction_policy import Budget
+from backhaul_agent.ledger.eviction_policy import Budget, Candidate
 from backhaul_agent.ledger.reader import LedgerReader
+from backhaul_agent.ledger.rows import LedgerChanges
 from backhaul_codec.kinds import SHARED_LANES
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-    from pathlib import Path
-
-    import aiosqlite
-
-    from backhaul_agent.ledger.age_index import AgeMark
     from backhaul_agent.ledger.disk_reserve import Reserve
-    from backhaul_agent.ledger.eviction_policy import Candidate
-    from backhaul_agent.ledger.rows import LedgerChanges
 
 FORGET_ROWS = 512
 

@@ -14,13 +14,12 @@ from __future__ import annotations
 import fcntl
 import os
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from backhaul_agent.errors import LedgerInUseError, LedgerStorageError, says_full
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from backhaul_agent.ledger.disk_reserve import Reserve
 
 _PID_CHARACTERS = 10

@@ -5,25 +5,21 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import zlib
+from collections.abc import Collection
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+import aiosqlite
 import msgspec
 
 from backhaul_agent.errors import LedgerStorageError
 from backhaul_agent.hub_time.hub_clock import Boot
 from backhaul_agent.ledger import boots as ledger_boots
+from backhaul_agent.ledger.lanes import CommittedLane
 from backhaul_agent.ledger.rows import ROW_BYTES, HeadRow, LedgerRow, OwnRow, Pending, StagedRow
 from backhaul_codec import CodecError, hash_of, peek
 from backhaul_codec.wire.envelope import NO_LINK, unseal
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-    from pathlib import Path
-
-    import aiosqlite
-
-    from backhaul_agent.ledger.lanes import CommittedLane
 
 RUNS_SLICE = 8192
 CLOCKS = range(3)  # how good a frame's clock can be; the greatest is the least

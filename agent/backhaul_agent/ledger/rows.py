@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+from backhaul_codec.wire.placed import Placed
 
+if TYPE_CHECKING:
     from backhaul_agent.hub_time.hub_clock import Boot
     from backhaul_agent.ledger.sequence_offsets import OffsetStep
-    from backhaul_codec.wire.placed import Placed
 
 
 ROW_BYTES = 128  # what a message costs besides subject and body, here and in a stream: at most

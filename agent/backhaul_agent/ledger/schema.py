@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable, Container
 from contextlib import closing, suppress
-from typing import TYPE_CHECKING, Protocol
+from pathlib import Path
+from typing import Protocol
 
 import aiosqlite
 
@@ -20,10 +22,6 @@ from backhaul_agent.ledger import chain as ledger_chain
 from backhaul_agent.ledger import command_rows
 from backhaul_agent.ledger.damage import PAGE_BYTES
 from backhaul_agent.ledger.older_commands import OLDER_COMMANDS, TO_COLUMNS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Container
-    from pathlib import Path
 
 APPLICATION_ID = 0x424B484C  # "BKHL" in the file's header: this file is a ledger
 SCHEMA_VERSION = 5  # goes up with each change of SCHEMA, and only then: `_check_tables`

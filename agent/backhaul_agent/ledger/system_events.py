@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
 from backhaul_agent.ledger.rows import Outgoing
 from backhaul_codec import Opaque, Point, encode_point
 from backhaul_codec.subjects import app_event_subject, event_subject
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 JSON_DTYPE = 6
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import zlib
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import aiosqlite
 
 from backhaul_agent.ledger import boots as ledger_boots
 from backhaul_agent.ledger import chain as ledger_chain
@@ -11,19 +14,19 @@ from backhaul_agent.ledger import eviction_queries as ledger_room
 from backhaul_agent.ledger import lanes as ledger_lanes
 from backhaul_agent.ledger.chain import ChainEnd
 from backhaul_agent.ledger.eviction_policy import class_of
-from backhaul_agent.ledger.rows import STAGED, Adopted, OwnRow
+from backhaul_agent.ledger.lanes import CommittedLane, NewSteps
+from backhaul_agent.ledger.reader import LedgerReader
+from backhaul_agent.ledger.rows import (
+    STAGED,
+    Adopted,
+    LedgerChanges,
+    LedgerRow,
+    Outgoing,
+    OwnRow,
+    Quarantine,
+)
 from backhaul_codec import CodecError, chain, hash_of, restamp
 from backhaul_codec.wire.survey import survey
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    import aiosqlite
-
-    from backhaul_agent.ledger.lanes import CommittedLane, NewSteps
-    from backhaul_agent.ledger.reader import LedgerReader
-    from backhaul_agent.ledger.rows import LedgerChanges, LedgerRow, Outgoing, Quarantine
-
 
 _INTO_MESSAGES = (
     "INTO messages (lane, seq, subject, body, value_class, t_lo, t_hi, boot) "

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import structlog
 from nats.errors import Error as NatsError
 
+from backhaul_agent.config import Config
+from backhaul_agent.downlink.downlink import Downlink
 from backhaul_agent.errors import JetStreamError, LedgerStorageError, LinkSwitchError
+from backhaul_agent.leaf.jetstream import JetStream
+from backhaul_agent.leaf.link_state import UplinkState
 from backhaul_agent.ledger.eviction_policy import ACCOUNT, CONFIG, EVENT, STATE, TELEMETRY
+from backhaul_agent.ledger.ledger import Ledger
 from backhaul_agent.metered.link_switch import LinkSwitch
 from backhaul_agent.metered.policy import Metered, Phase, VisitFacts, VisitPlan
+from backhaul_agent.uplink.lane import Lane
 from backhaul_codec.subjects import shared_subject
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from backhaul_agent.config import Config
-    from backhaul_agent.downlink.downlink import Downlink
-    from backhaul_agent.leaf.jetstream import JetStream
-    from backhaul_agent.leaf.link_state import UplinkState
-    from backhaul_agent.ledger.ledger import Ledger
-    from backhaul_agent.uplink.lane import Lane
-    from backhaul_runtime.clock import Clock
+from backhaul_runtime.clock import Clock
 
 LOOK_S = 1.0
 SHARED_SHOWN_S = 60.0  # after the last time that another machine was online as well

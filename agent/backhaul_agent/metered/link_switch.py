@@ -12,15 +12,13 @@ import asyncio
 import os
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from backhaul_agent.config import Config
 from backhaul_agent.errors import LeafReloadError, LinkSwitchError, LoginError
 from backhaul_agent.files import write_whole
 from backhaul_agent.leaf.login import login_options
 from backhaul_agent.leaf.reload import reload_leaf
-
-if TYPE_CHECKING:
-    from backhaul_agent.config import Config
 
 _TEXT = """\
 # Written by backhaul-agent: whether the link to the hub is there. Included by leaf.conf.

@@ -13,12 +13,10 @@ agent killed at any step begins anew with a visit.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Literal
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+from typing import Literal
 
 STALL_S = 120.0  # a visit in which nothing has moved for this long has failed
 BACKOFF_S_MIN, BACKOFF_S_MAX = 30.0, 900.0

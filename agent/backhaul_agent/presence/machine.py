@@ -11,14 +11,11 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from backhaul_agent.files import write_whole
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _IDS = ("etc/machine-id", "var/lib/dbus/machine-id")
 # Not under /proc, which systemd hides from the agent (ProcSubset=pid).

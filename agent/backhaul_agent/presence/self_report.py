@@ -7,18 +7,15 @@ along with a question for the time that is asked anyway (`time_sync/exchange.py`
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from backhaul_agent.presence.machine import Machine
+from backhaul_codec.assurance.conditions import Condition
 from backhaul_codec.protocol.vehicle_report import CONDITIONS_MAX, VehicleReport, printable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from backhaul_agent.presence.machine import Machine
-    from backhaul_codec.assurance.conditions import Condition
-    from backhaul_runtime.clock import Clock
+from backhaul_runtime.clock import Clock
 
 CHANGES_S_MIN = 30.0
 """Between two questions that are asked for a change alone: conditions that come and go must not cost more."""

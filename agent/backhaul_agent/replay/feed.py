@@ -8,23 +8,20 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from nats.errors import Error as NatsError
 
 from backhaul_agent.client.batch import FRAME_POINTS, FRAME_VALUE_BYTES
+from backhaul_agent.client.client import Agent
 from backhaul_agent.errors import AgentError, Code, NoAgentError, NotKnownError, RefusedError
 from backhaul_agent.ingest.replay_book import Bundle, KeptQuestion, KeptRecording
 from backhaul_agent.ingest.replay_service import KEPT, PUT
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from backhaul_agent.client.client import Agent
-    from backhaul_codec import Point
+from backhaul_codec import Point
 
 # Small enough for the smallest `[ingest] pending_bytes_max` there may be.
 BUNDLE_POINTS = 2000

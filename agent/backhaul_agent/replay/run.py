@@ -4,29 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from backhaul_agent.client.client import connect
+from backhaul_agent.client.client import Agent, connect
 from backhaul_agent.errors import AgentError
+from backhaul_agent.ingest.replay_book import KeptRecording
 from backhaul_agent.replay.feed import Feed, FeedOutcome, StoppedError, kept_of
+from backhaul_codec import Point
 from backhaul_codec.errors import MappingError
 from backhaul_codec.recordings.chain import Chain, source_of
-from backhaul_codec.recordings.points import RowMapper
+from backhaul_codec.recordings.mapping import Mapping
+from backhaul_codec.recordings.points import PointsRow, RowMapper
 from backhaul_codec.recordings.progress_screen import ProgressScreen
+from backhaul_codec.recordings.readers import Chunk, Recording
 from backhaul_codec.recordings.times import TimeCheck
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
-
-    from backhaul_agent.client.client import Agent
-    from backhaul_agent.ingest.replay_book import KeptRecording
-    from backhaul_codec import Point
-    from backhaul_codec.recordings.mapping import Mapping
-    from backhaul_codec.recordings.points import PointsRow
-    from backhaul_codec.recordings.readers import Chunk, Recording
-    from backhaul_runtime.clock import Clock
+from backhaul_runtime.clock import Clock
 
 FLUSH_S = 1.0  # at a paced replay, how long a row may wait for its bundle to fill
 PAUSE_S_MAX = 5.0  # a recording may hold the nights between its trips

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from backhaul_agent.config import HealthConfig
 from backhaul_codec.assurance.conditions import Conditions, Finding, Growth, Place
 from backhaul_codec.assurance.vehicle_conditions import HUB_CLOCK_STEP, KINDS, LINK_DOWN
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from backhaul_agent.config import HealthConfig
 
 FLOOD_MIN = 1000  # messages refused of one program, for want of room, that make a flood of it
 

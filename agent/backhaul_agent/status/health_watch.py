@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import structlog
 
+from backhaul_agent.config import Config
+from backhaul_agent.hub_time.hub_clock import HubClock
+from backhaul_agent.presence.machine import Machine
 from backhaul_agent.presence.self_report import SelfReport
 from backhaul_agent.status.health import AgentHealth
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from backhaul_agent.config import Config
-    from backhaul_agent.hub_time.hub_clock import HubClock
-    from backhaul_agent.presence.machine import Machine
-    from backhaul_codec.assurance.conditions import Condition
+from backhaul_codec.assurance.conditions import Condition
 
 log = structlog.get_logger("health")
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from backhaul_codec.assurance.metrics import COUNTER, Metric, Sample
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _P = "backhaul_agent_"
 UPTIME = Metric(f"{_P}uptime_seconds", "Since the agent started")

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import nats.micro
+from nats.aio.client import Client
+from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
+from nats.micro.request import Request
 
 from backhaul_agent.apps.doors import ASKED, Heard, hear_at_doors
 from backhaul_agent.cancellation import cancels, heed_cancel
 from backhaul_agent.status.status import STATUS_SUBJECT
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from nats.aio.client import Client
-    from nats.aio.msg import Msg
-    from nats.micro.request import Request
 
 SERVICE = "backhaul-agent"
 

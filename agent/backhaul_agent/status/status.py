@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    Report = tuple[str, Callable[[], dict[str, Any]]]
-    """A section of the status, and a part that has something to report in it; "": at the top."""
+Report = tuple[str, Callable[[], dict[str, Any]]]
+"""A section of the status, and a part that has something to report in it; "": at the top."""
 
 STATUS_SUBJECT = "agent.status"
 

@@ -12,10 +12,14 @@ the link stays up: where the hub will not take a head, sending it again does not
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import msgspec
 
+from backhaul_agent.commit.heads import Changed, HeadKeeper
+from backhaul_agent.ledger.lanes import CommittedLane
+from backhaul_agent.ledger.rows import Inbound, Inward, Outgoing
 from backhaul_agent.ledger.system_events import event
 from backhaul_agent.sync.writes import message_of
 from backhaul_codec.kinds import LIVE
@@ -24,14 +28,7 @@ from backhaul_codec.state.merge import Head, HeadKey, differing
 from backhaul_codec.strict.json import JsonError, Reader
 from backhaul_codec.subjects import node_lane, node_of_lane
 from backhaul_codec.wire.placed import Placed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
-    from backhaul_agent.commit.heads import Changed, HeadKeeper
-    from backhaul_agent.ledger.lanes import CommittedLane
-    from backhaul_agent.ledger.rows import Inbound, Inward, Outgoing
-    from backhaul_runtime.clock import Clock
+from backhaul_runtime.clock import Clock
 
 SETTLE_S = 1.0  # after something of the hub's was merged: more may be coming
 ROUNDS_MAX = 20  # roots told in a row because of what was written meanwhile

@@ -9,17 +9,14 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict, deque
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import msgspec
 
+from backhaul_codec import Point
 from backhaul_codec.state.json_values import value_to_json
 from backhaul_codec.state.merge import Head, HeadKey, join
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from backhaul_codec import Point
 
 LINK_PART = 0.05
 BURST_S = 1.0  # of the whole link: what may go at once when it comes up

@@ -6,29 +6,25 @@ The shell around `digests.Digests` and `newest_values.HeadsFirst`.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
 import structlog
 
+from backhaul_agent.commit.heads import Changed
+from backhaul_agent.commit.writer import Writer
+from backhaul_agent.config import Config
 from backhaul_agent.errors import LedgerStorageError
+from backhaul_agent.leaf.link_state import UplinkState
 from backhaul_agent.ledger.eviction_policy import TELEMETRY, class_of
+from backhaul_agent.ledger.ledger import Ledger
+from backhaul_agent.ledger.rows import LedgerRow
 from backhaul_agent.ledger.system_events import event
 from backhaul_agent.sync.digests import Digests
 from backhaul_agent.sync.newest_values import HeadsFirst
 from backhaul_codec import CodecError
 from backhaul_codec.kinds import LIVE
 from backhaul_codec.state.newest import newest_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from backhaul_agent.commit.heads import Changed
-    from backhaul_agent.commit.writer import Writer
-    from backhaul_agent.config import Config
-    from backhaul_agent.leaf.link_state import UplinkState
-    from backhaul_agent.ledger.ledger import Ledger
-    from backhaul_agent.ledger.rows import LedgerRow
-    from backhaul_runtime.clock import Clock
+from backhaul_runtime.clock import Clock
 
 FRAMES_READ = 256  # of the ledger, when the link comes up: of all lanes that lag together
 FRAMES_READ_MIN = 16

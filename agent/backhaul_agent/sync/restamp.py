@@ -6,21 +6,17 @@ that was refused, and the hub's time then.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import msgspec
 
+from backhaul_agent.commit.heads import HeadKeeper
+from backhaul_agent.ledger.rows import Inbound, Inward
 from backhaul_agent.sync.writes import message_of
 from backhaul_codec.state.merge import Head, HeadKey
 from backhaul_codec.strict.json import JsonError, Reader
 from backhaul_codec.subjects import parse_leaf
 from backhaul_codec.wire.placed import Placed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from backhaul_agent.commit.heads import HeadKeeper
-    from backhaul_agent.ledger.rows import Inbound, Inward
 
 
 class RestampRefused(msgspec.Struct, frozen=True):

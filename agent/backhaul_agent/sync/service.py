@@ -9,16 +9,23 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import structlog
+from nats.aio.client import Client
+from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
 from backhaul_agent.apps.doors import ASKED, hear
 from backhaul_agent.cancellation import heed_cancel
+from backhaul_agent.commit.framer import ConfigWrite, Content
+from backhaul_agent.commit.heads import Changed
 from backhaul_agent.commit.queues import QueuedPublish
+from backhaul_agent.commit.writer import Writer
+from backhaul_agent.config import Config
 from backhaul_agent.errors import Code, RefusedError
 from backhaul_agent.sync.requests import (
     GET,
@@ -41,17 +48,6 @@ from backhaul_agent.sync.writes import ConfigWrites
 from backhaul_agent.unforeseen import unforeseen
 from backhaul_codec.state import tree_text
 from backhaul_codec.state.merge import Head, HeadKey
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from nats.aio.client import Client
-    from nats.aio.msg import Msg
-
-    from backhaul_agent.commit.framer import ConfigWrite, Content
-    from backhaul_agent.commit.heads import Changed
-    from backhaul_agent.commit.writer import Writer
-    from backhaul_agent.config import Config
 
 CHANGES_MAX = 10_000  # waiting to be announced; past it watchers are told to look for themselves
 log = structlog.get_logger("config")

@@ -6,13 +6,24 @@ and a sentence for people, and nothing of what was refused is written.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from backhaul_agent.commit.framer import ConfigWrite
+from backhaul_agent.commit.heads import HeadKeeper
 from backhaul_agent.errors import Code, RefusedError
 from backhaul_agent.ledger.eviction_policy import CONFIG
 from backhaul_agent.ledger.rows import Outgoing
-from backhaul_agent.sync.requests import POINTS_MAX, value_of
+from backhaul_agent.sync.requests import (
+    POINTS_MAX,
+    CreateRequest,
+    MirrorRequest,
+    MoveRequest,
+    NodeRequest,
+    PointRequest,
+    SetRequest,
+    value_of,
+)
 from backhaul_codec import CodecError, Point, Value, encode_frame, encode_point
 from backhaul_codec.rules import require_name
 from backhaul_codec.state.merge import HeadKey, tombstone_for
@@ -25,19 +36,6 @@ from backhaul_codec.subjects import (
     point_subject,
 )
 from backhaul_codec.wire.placed import Placed, edge_frame_points
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from backhaul_agent.commit.heads import HeadKeeper
-    from backhaul_agent.sync.requests import (
-        CreateRequest,
-        MirrorRequest,
-        MoveRequest,
-        NodeRequest,
-        PointRequest,
-        SetRequest,
-    )
 
 WRITE_BYTES_MAX = 512 * 1024  # of one message: half of what a server takes
 TYPE = "node"  # of a node that nobody gave one

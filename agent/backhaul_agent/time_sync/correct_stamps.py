@@ -9,13 +9,17 @@ Where the time will never be known the mark alone is taken off: the stamps stand
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import msgspec
 import structlog
 
+from backhaul_agent.commit.writer import Writer
 from backhaul_agent.errors import LedgerStorageError
-from backhaul_agent.ledger.rows import CorrectedMessage, Inward
+from backhaul_agent.hub_time.hub_clock import HubClock, HubClockState, Quality
+from backhaul_agent.ledger.ledger import Ledger
+from backhaul_agent.ledger.rows import CorrectedMessage, Inward, Pending
 from backhaul_agent.ledger.system_events import JSON_DTYPE
 from backhaul_codec import CodecError, Opaque, Point, encode_point, peek
 from backhaul_codec.kinds import POINT, SYSTEM
@@ -23,15 +27,6 @@ from backhaul_codec.subjects import SubjectError, Uplink, parse_leaf
 from backhaul_codec.wire.placed import Placed, decode_placed
 from backhaul_codec.wire.retime import retime
 from backhaul_runtime.trouble import Trouble
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from backhaul_agent.commit.writer import Writer
-    from backhaul_agent.hub_time.hub_clock import HubClock, HubClockState, Quality
-    from backhaul_agent.ledger.ledger import Ledger
-    from backhaul_agent.ledger.rows import Pending
-
 
 SETTLE_ROWS = 128  # in one transaction: a quarter of a megabyte of frames
 RETRY_S = 1.0

@@ -19,32 +19,28 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
 
 import msgspec
 import structlog
 from msgspec import Meta
+from nats.aio.client import Client
+from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
 from backhaul_agent.cancellation import heed_cancel
+from backhaul_agent.config import Config
 from backhaul_agent.hub_time.estimator import ClockSample
+from backhaul_agent.hub_time.hub_clock import HubClock
 from backhaul_agent.logs import Bursts
+from backhaul_agent.uplink.comparison import Comparison
+from backhaul_agent.uplink.epoch_sync import EpochWords
+from backhaul_agent.uplink.reconcile import HashQuestion
+from backhaul_codec.kinds import Lane
+from backhaul_codec.protocol.vehicle_report import VehicleReport
 from backhaul_codec.strict.json import Reader
 from backhaul_codec.wire.envelope import HASH_BYTES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from nats.aio.client import Client
-    from nats.aio.msg import Msg
-
-    from backhaul_agent.config import Config
-    from backhaul_agent.hub_time.hub_clock import HubClock
-    from backhaul_agent.uplink.comparison import Comparison
-    from backhaul_agent.uplink.epoch_sync import EpochWords
-    from backhaul_agent.uplink.reconcile import HashQuestion
-    from backhaul_codec.kinds import Lane
-    from backhaul_codec.protocol.vehicle_report import VehicleReport
 
 Seq = Annotated[int, Meta(ge=0, lt=1 << 62)]
 Hash = Annotated[str, Meta(pattern=rf"^([0-9a-f]{{{2 * HASH_BYTES}}})?$")]

@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import structlog
+from nats.aio.client import Client
 
-from backhaul_agent.hub_time.hub_clock import MS_NS, HubClockState
+from backhaul_agent.commit.writer import Writer
+from backhaul_agent.config import Config
+from backhaul_agent.hub_time.hub_clock import MS_NS, HubClock, HubClockState
+from backhaul_agent.leaf.link_state import UplinkState
+from backhaul_agent.ledger.ledger import Ledger
 from backhaul_agent.ledger.rows import number_of
 from backhaul_agent.ledger.system_events import event
+from backhaul_agent.presence.self_report import SelfReport
 from backhaul_agent.time_sync.correct_stamps import Settler, clock_body
 from backhaul_agent.time_sync.exchange import Exchange
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from nats.aio.client import Client
-
-    from backhaul_agent.commit.writer import Writer
-    from backhaul_agent.config import Config
-    from backhaul_agent.hub_time.hub_clock import HubClock
-    from backhaul_agent.leaf.link_state import UplinkState
-    from backhaul_agent.ledger.ledger import Ledger
-    from backhaul_agent.presence.self_report import SelfReport
-    from backhaul_agent.uplink.comparison import Comparison
-    from backhaul_agent.uplink.epoch_sync import EpochWords
+from backhaul_agent.uplink.comparison import Comparison
+from backhaul_agent.uplink.epoch_sync import EpochWords
 
 LOOK_S = 1.0
 OFFSET_NS_MAX = 100 * MS_NS  # what an offset or error may change by before anybody is told

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -16,8 +16,7 @@ from backhaul_spark.errors import OptionError
 DEFAULT_ENV = "prod"
 _TWIN_LOGIN = "creds/twin.creds"
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from collections.abc import Callable
 
 
 def absolute_root(_: click.Context, __: click.Parameter, root: str) -> str:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import signal
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import click
 
 from backhaul_spark.cli import _options
 from backhaul_spark.errors import HubServerError, LoginRefusedError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 RETRY_S = 5.0
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,8 +13,6 @@ from backhaul_codec.state.point_text import shown
 from backhaul_spark.cli import _options
 
 if TYPE_CHECKING:
-    from datetime import date
-
     from backhaul_spark.fleet.job import Done
 
 SHOWN = 20

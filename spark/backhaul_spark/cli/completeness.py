@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from backhaul_codec.assurance.completeness import HourReport
 from backhaul_codec.assurance.completeness_text import line as hour_line
 from backhaul_codec.assurance.completeness_text import to_json
 from backhaul_codec.state.point_text import shown
 from backhaul_spark.cli import _options
 
 if TYPE_CHECKING:
-    from backhaul_codec.assurance.completeness import HourReport
     from backhaul_spark.completeness.lane_states import LaneState
 
 SHOWN_HOLES = 5

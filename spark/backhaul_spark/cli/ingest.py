@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,6 @@ from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.cli import _options, _service
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from backhaul_spark.ingest.batch import BatchOutcome
     from backhaul_spark.ingest.stream import IngestQuery
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,8 +11,6 @@ import click
 from backhaul_spark.cli import _options
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from backhaul_spark.decode.sample_batch import HeadWord
     from backhaul_spark.rules.plan import Plan
 

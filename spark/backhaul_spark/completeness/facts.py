@@ -7,13 +7,15 @@ there is something to judge of are read, and made objects some at a time.
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
+from deltalake import DeltaTable
 
 from backhaul_codec.assurance.completeness import (
     HourReport,
@@ -38,11 +40,6 @@ from backhaul_spark.tables.schemas import (
     RECEIPTS_TABLE,
     TableSpec,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
-
-    from deltalake import DeltaTable
 
 # Marks that are Python's objects at a time, about 2 KB each with all that goes with them.
 MARKS_AT_ONCE = 1 << 16

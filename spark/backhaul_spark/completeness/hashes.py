@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
+from deltalake import DeltaTable
+from numpy.typing import NDArray
 
 from backhaul_spark.decode.chained import AGAIN, FIRST, LANE, numbers
 from backhaul_spark.ingest.coverage import LaneKey
 from backhaul_spark.tables.compaction import data_files
 from backhaul_spark.tables.delta import dataset_of, open_if_there
 from backhaul_spark.tables.schemas import HASHES_TABLE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from deltalake import DeltaTable
-    from numpy.typing import NDArray
 
 
 @dataclass(slots=True)

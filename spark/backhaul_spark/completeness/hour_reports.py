@@ -10,6 +10,7 @@ ones, has come is judged from its beginning.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -42,8 +43,6 @@ from backhaul_spark.tables.schemas import (
 from backhaul_spark.tables.superseded import STAMP_APP, Superseded, next_stamp_us
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from backhaul_runtime.clock import Clock
 
 # As written in the log of every table: it keeps its former name.

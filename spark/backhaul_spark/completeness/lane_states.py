@@ -8,18 +8,16 @@ knows what a device still owes.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
+from deltalake import DeltaTable
 
 from backhaul_codec.ranges import RangeSet
 from backhaul_spark.ingest.coverage import Coverage, LaneKey
 from backhaul_spark.tables.delta import dataset_of, open_coverage, open_table
 from backhaul_spark.tables.schemas import RECEIPTS_TABLE
-
-if TYPE_CHECKING:
-    from deltalake import DeltaTable
 
 
 @dataclass(frozen=True, slots=True)

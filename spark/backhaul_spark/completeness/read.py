@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
@@ -13,9 +14,6 @@ from backhaul_spark.completeness.states import RUN_APP
 from backhaul_spark.tables.delta import dataset_of, open_table
 from backhaul_spark.tables.schemas import HOUR_REPORTS_SUPERSEDED, HOUR_REPORTS_TABLE
 from backhaul_spark.tables.superseded import rows_known_at
-
-if TYPE_CHECKING:
-    from datetime import datetime
 
 
 def hour_reports_known_at(

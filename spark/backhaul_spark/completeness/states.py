@@ -9,21 +9,17 @@ vehicle acknowledged in a later hour than its own stamp says may still restate a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from datetime import date
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
+from deltalake import DeltaTable
+from numpy.typing import NDArray
 
 from backhaul_spark.tables.delta import dataset_of
 from backhaul_spark.tables.schemas import HOUR_REPORTS_TABLE
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import date
-
-    from deltalake import DeltaTable
-    from numpy.typing import NDArray
 
 # Worst first; a window has the least of its hours.
 STATES = ("waiting", "explained", "imported", "complete")

@@ -6,6 +6,7 @@ of a message of version 1, and of the link of one that names none.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,8 +16,6 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from backhaul_codec.wire.envelope import HASH_BYTES, NO_LINK, hash_of, is_chained, link_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
 LANE = ("device", "lane", "epoch")

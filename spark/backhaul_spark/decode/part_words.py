@@ -7,6 +7,7 @@ so that what a repeated message says is dropped with it.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -26,8 +27,6 @@ from backhaul_codec.wire.envelope import unseal
 from backhaul_spark.nats.messages import leaf_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from backhaul_spark.decode.points import Decoded
 
 # The subjects that say something; all others are not looked at twice.

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
+from numpy.typing import NDArray
 
 from backhaul_codec import CodecError, peek
 from backhaul_codec.bulk.column_batch import TEXT_BYTES_MAX
 from backhaul_codec.bulk.columns import Rejected, decode_columns
 from backhaul_spark.columns import STAMP, columns
+from backhaul_spark.nats.dictionaries import Dictionaries
 from backhaul_spark.nats.messages import MESSAGES, leaf_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
-    from backhaul_spark.nats.dictionaries import Dictionaries
 
 # What is decoded together. A point takes three bytes of a body before compression, at the least: so
 # this is a million points at most, 400,000 of dense telemetry, whatever a compressed message promises.

@@ -6,6 +6,7 @@ packs what one bucket of devices is told by a few thousand messages into one row
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
@@ -15,8 +16,6 @@ import cbor2
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from numpy.typing import NDArray
 
 # One a message, whatever it holds: who spoke, in which place of which lane, and when it was stored.

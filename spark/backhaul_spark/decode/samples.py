@@ -7,11 +7,13 @@ anything. Of DOWN only the config points that rules go by are looked at.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
+from numpy.typing import NDArray
 
 from backhaul_codec import CodecError, decode
 from backhaul_codec.kinds import POINT
@@ -35,14 +37,8 @@ from backhaul_spark.decode.sample_batch import (
     lane_hashes,
 )
 from backhaul_spark.decode.series import SeriesKey, parse_series
+from backhaul_spark.nats.dictionaries import Dictionaries
 from backhaul_spark.nats.messages import leaf_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    from backhaul_spark.nats.dictionaries import Dictionaries
 
 SAMPLE_ROWS = columns(
     """

@@ -11,15 +11,13 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from backhaul_spark.detect.quantile import Quantile
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 _HOUR_NS = 3_600_000_000_000
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from backhaul_spark.detect.detector import Detector
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 # The threshold that earned most on one half of NAB's files (docs/detector.md).
 THRESHOLD = 1.087

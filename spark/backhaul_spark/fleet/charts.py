@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import base64
 import io
+from collections.abc import Sequence
+from datetime import date
 from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib import rc_context
+from matplotlib.axes import Axes
 from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
 
 from backhaul_spark.fleet.hours import COMPLETE
 from backhaul_spark.query.plot import INK, LINE, SOFT, plain
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import date
-
-    from matplotlib.axes import Axes
-    from numpy.typing import NDArray
-
     from backhaul_spark.fleet.robust import Floats
 
 # By code of hours.py, from nothing to complete: told apart by lightness, too.

@@ -8,7 +8,7 @@ keeps its distance hour after hour. A reading that was stored before it was take
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -17,10 +17,7 @@ from pyarrow import acero
 
 from backhaul_codec.kinds import FRAME, POINT
 from backhaul_spark.columns import columns
-from backhaul_spark.fleet.readings import HOUR_US
-
-if TYPE_CHECKING:
-    from backhaul_spark.fleet.readings import Windows
+from backhaul_spark.fleet.readings import HOUR_US, Windows
 
 AHEAD_S_MIN = 60.0
 BEHIND_S_MIN = 300.0

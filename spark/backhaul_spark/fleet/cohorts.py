@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from backhaul_spark.fleet.robust import group_median, group_scale, group_upper
+from backhaul_spark.fleet.robust import Floats, Ints, group_median, group_scale, group_upper
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
-
-    from backhaul_spark.fleet.robust import Floats, Ints
 
 PEERS_MIN = 8
 """Fewer peers than this say nothing: the next larger cohort is asked."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,9 +15,6 @@ from backhaul_spark.fleet.readings import Signal
 from backhaul_spark.fleet.robust import MAD_TO_SIGMA
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import date
-
     from backhaul_spark.fleet.cohorts import Cohorts
     from backhaul_spark.fleet.robust import Floats
 

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from datetime import date
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
+from numpy.typing import NDArray
 
-from backhaul_spark.fleet.readings import HOUR_US
+from backhaul_spark.fleet.readings import HOUR_US, Windows
 from backhaul_spark.tables.delta import dataset_of, open_if_there
 from backhaul_spark.tables.schemas import HOUR_REPORTS_TABLE
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import date
-
-    from numpy.typing import NDArray
-
-    from backhaul_spark.fleet.readings import Windows
 
 STATES = ("complete", "explained", "waiting")
 # From worst to best; a completeness report says more than a reading.

@@ -7,8 +7,9 @@ is done again, and says the same.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,9 +33,6 @@ from backhaul_spark.tables.schemas import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from datetime import date
-
     from backhaul_runtime.clock import Clock
     from backhaul_spark.fleet.settings import FleetSettings
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import TYPE_CHECKING
@@ -17,8 +18,6 @@ from backhaul_spark.fleet.robust import group_median, tail_limit
 from backhaul_spark.fleet.stuck import Movement, find_stuck
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
     from numpy.typing import NDArray
 
     from backhaul_spark.fleet.clocks import WrongClock

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,9 +31,6 @@ from backhaul_spark.tables.delta import dataset_of, open_table
 from backhaul_spark.tables.schemas import ANOMALIES_TABLE, FLEET_DAYS_TABLE, ROLLUPS_TABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import date
-
     from numpy.typing import NDArray
 
     from backhaul_runtime.clock import Clock

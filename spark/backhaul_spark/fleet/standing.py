@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from datetime import date
+from typing import Any
 
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from backhaul_spark.tables.delta import dataset_of, open_table
 from backhaul_spark.tables.schemas import ANOMALIES_TABLE
-
-if TYPE_CHECKING:
-    from datetime import date
 
 
 def standing(root: str, day: date, hour: int | None = None) -> list[dict[str, Any]]:

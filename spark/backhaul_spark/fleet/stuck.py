@@ -7,18 +7,15 @@ still on a day before and moved again afterwards does so at times, and is no sen
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from backhaul_spark.fleet.cohorts import Cohorts
+from backhaul_spark.fleet.readings import Cells
+from backhaul_spark.fleet.robust import Floats, Ints
 
-    from backhaul_spark.fleet.cohorts import Cohorts
-    from backhaul_spark.fleet.readings import Cells
-    from backhaul_spark.fleet.robust import Floats, Ints
-
-    Flags = NDArray[np.bool_]
+Flags = NDArray[np.bool_]
 
 HOURS_MIN = 3
 COUNT_MIN = 30

@@ -5,6 +5,7 @@ Reads rollups, completeness reports and points; writes nothing. Driver side, wit
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -31,8 +32,6 @@ from backhaul_spark.tables.schemas import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from numpy.typing import NDArray
 
 PAST_DAYS = 14

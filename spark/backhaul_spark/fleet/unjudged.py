@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from backhaul_spark.fleet.cohorts import PEERS_MIN
 from backhaul_spark.fleet.findings import count
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from backhaul_spark.fleet.readings import Signal
 
 NAMED_MAX = 10

@@ -14,6 +14,7 @@ Order of a batch, and what a crash after each step leaves behind:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -44,8 +45,6 @@ from backhaul_spark.tables.schemas import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from backhaul_runtime.clock import Clock
 
 # Coverage rows are merged when so many have come on top of what is needed.

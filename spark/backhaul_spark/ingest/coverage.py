@@ -8,17 +8,15 @@ the same ranges, written before the points they speak of and true once those are
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
+from numpy.typing import NDArray
 
 from backhaul_codec.ranges import RangeSet
 from backhaul_spark.decode.chained import AGAIN, FIRST, known, packed, parted, same_lane
 from backhaul_spark.tables.schemas import COVERAGE_TABLE
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 class LaneKey(NamedTuple):

@@ -8,15 +8,19 @@ came first. Rollups counted it once all along.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterable, Iterator
+from datetime import date
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
+from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
+from deltalake.transaction import AddAction, RemoveAction
 
 from backhaul_spark.errors import TablesBusyError
-from backhaul_spark.tables.compaction import UPKEEP_APP, data_files
+from backhaul_spark.tables.compaction import UPKEEP_APP, DataFile, data_files
 from backhaul_spark.tables.delta import (
     add_action,
     commit_files,
@@ -32,14 +36,7 @@ from backhaul_spark.tables.said_again import LETTER, digests, on_live
 from backhaul_spark.tables.schemas import POINTS_TABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from datetime import date
-
-    from deltalake import DeltaTable
-    from deltalake.transaction import AddAction, RemoveAction
-
     from backhaul_runtime.clock import Clock
-    from backhaul_spark.tables.compaction import DataFile
 
 # Of a day that are compared at once: some 400 bytes each.
 ROWS_AT_ONCE = 1 << 20

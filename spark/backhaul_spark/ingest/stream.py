@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from hashlib import blake2b
 from typing import TYPE_CHECKING
 
+import pyarrow as pa  # type: ignore[import-untyped]
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from backhaul_runtime.clock import Clock
 from backhaul_spark import errors
 from backhaul_spark.checkpoint import FILE, checkpoint_uri, prepare_checkpoint, with_scheme
 from backhaul_spark.ingest.owed import Owed
@@ -17,13 +22,6 @@ from backhaul_spark.tables.files import open_input
 from backhaul_spark.tables.part_writer import REPORT_COLUMNS, TaskReport, write_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    import pyarrow as pa  # type: ignore[import-untyped]
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
-
-    from backhaul_runtime.clock import Clock
     from backhaul_spark.ingest.batch import BatchOutcome, Ingest
 
 _LOOK_S = 1

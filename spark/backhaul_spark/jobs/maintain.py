@@ -12,11 +12,13 @@ and can be done again. No Spark.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
+from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
 from backhaul_spark.decode.points import TIMELESS
@@ -46,10 +48,6 @@ from backhaul_spark.tables.schemas import (
 from backhaul_spark.tables.superseded import KEPT_FROM
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from deltalake import DeltaTable
-
     from backhaul_runtime.clock import Clock
 
 SUPERSEDED = (ROLLUPS_SUPERSEDED, HOUR_REPORTS_SUPERSEDED)

@@ -13,8 +13,9 @@ import random
 import socket
 import ssl
 import uuid
+from collections.abc import Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from backhaul_runtime.clock import SYSTEM_CLOCK, Clock
 from backhaul_spark.errors import (
@@ -23,12 +24,7 @@ from backhaul_spark.errors import (
     NoAnswerError,
     UnreachableError,
 )
-from backhaul_spark.nats.endpoint import local_file, read_creds
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from backhaul_spark.nats.endpoint import Endpoint
+from backhaul_spark.nats.endpoint import Endpoint, local_file, read_creds
 
 RECEIVE_BYTES = 1 << 18
 LINE_BYTES_MAX = 1 << 16  # an INFO line lists every server of a cluster

@@ -8,9 +8,10 @@ from __future__ import annotations
 import base64
 import json
 import os
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from backhaul_codec.subjects import IMPORT_STREAM
 from backhaul_runtime.clock import SYSTEM_CLOCK, SleepingClock
@@ -24,13 +25,8 @@ from backhaul_spark.errors import (
     StreamMissingError,
 )
 from backhaul_spark.nats.connection import Connection
-from backhaul_spark.nats.endpoint import DOWN, api_of
+from backhaul_spark.nats.endpoint import DOWN, Endpoint, api_of
 from backhaul_spark.nats.stored import Stored, StreamInfo, holes
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from backhaul_spark.nats.endpoint import Endpoint
 
 # One request answers at most this much: small enough that a reader which stalls between two
 # requests never makes the server drop it as a slow consumer, large enough to hide the round trip.

@@ -7,9 +7,10 @@ travels to the executors: each reads it when it logs in, so a renewed one needs 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from backhaul_codec.protocol.credentials import (
@@ -21,9 +22,6 @@ from backhaul_codec.protocol.credentials import (
 from backhaul_codec.strict.toml import TomlError, read_toml
 from backhaul_codec.subjects import DICTIONARY_STREAM, IMPORT_STREAM
 from backhaul_spark.errors import OptionError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 DEFAULT_PORT = 4222
 JETSTREAM_API = "$JS.API"

@@ -8,6 +8,7 @@ reader would find nothing above its mark, or skip what is new, and both without 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,8 +20,6 @@ from backhaul_spark.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from backhaul_spark.nats.stored import StreamInfo
 
 OnGap = Literal["fail", "record"]

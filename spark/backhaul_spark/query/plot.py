@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
+from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
 
 from backhaul_spark.errors import OptionError
 from backhaul_spark.rollup.known_at import LENGTHS
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from numpy.typing import NDArray
-
     from backhaul_spark.query.history import Answer
 
 INK, SOFT, LINE, FILL = "#1b1f24", "#6e7781", "#0969da", "#0969da"

@@ -7,6 +7,7 @@ series and hold at most FILE_ROWS rows, so that a late vehicle touches its own p
 
 from __future__ import annotations
 
+from datetime import date, datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,9 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
+from deltalake import DeltaTable
+from deltalake.transaction import AddAction, RemoveAction
+from numpy.typing import NDArray
 
 from backhaul_spark.columns import STAMP
 from backhaul_spark.rollup.rows import SERIES
@@ -24,12 +28,6 @@ from backhaul_spark.tables.part_file import PartFile
 from backhaul_spark.tables.schemas import ROLLUPS_TABLE
 
 if TYPE_CHECKING:
-    from datetime import date, datetime
-
-    from deltalake import DeltaTable
-    from deltalake.transaction import AddAction, RemoveAction
-    from numpy.typing import NDArray
-
     from backhaul_spark.completeness.states import DayStates
 
 FILE_ROWS = 1 << 18

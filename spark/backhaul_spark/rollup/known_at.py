@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
@@ -18,9 +18,6 @@ from backhaul_spark.rollup.rollup import ROLLUP_APP
 from backhaul_spark.tables.delta import dataset_of, open_table
 from backhaul_spark.tables.schemas import HOUR_REPORTS_TABLE, ROLLUPS_SUPERSEDED, ROLLUPS_TABLE
 from backhaul_spark.tables.superseded import rows_known_at
-
-if TYPE_CHECKING:
-    from datetime import date
 
 FIGURES = ("count", "min", "max", "mean", "sum", "first", "last", "nans", "texts")
 _TOLD = (*FIGURES, "first_text", "last_text", "version", "restated_at")

@@ -8,22 +8,17 @@ the greatest, of a window numpy takes either, and a long window the one that is 
 from __future__ import annotations
 
 import secrets
-from typing import IO, TYPE_CHECKING, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterable, Iterator
+from typing import IO, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from backhaul_spark.rollup.rows import ROW, scratch_file
-from backhaul_spark.rollup.sorted_rows import PIECE_ROWS, read_rows
+from backhaul_spark.rollup.sorted_rows import PIECE_ROWS, Rows, read_rows
 from backhaul_spark.rollup.windows import WIDTHS_NS, WINDOW, Counted, repeats, sum_windows
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from numpy.typing import NDArray
-
-    from backhaul_spark.rollup.sorted_rows import Rows
-
-    Group: TypeAlias = "Rows | Long"
+Group: TypeAlias = "Rows | Long"
 
 # Rows of one hour or one stamp that are summed up in memory; beyond, piece by piece.
 GROUP_ROWS = 1 << 18

@@ -6,19 +6,16 @@ few bytes that was half a gigabyte.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from backhaul_codec.kinds import FRAME, POINT
 from backhaul_spark.tables.files import open_input
 from backhaul_spark.tables.part_file import read_batches
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 LETTERS = pa.array([FRAME.letter, POINT.letter])
 DTYPES = pa.array([1, 2, 3, 4], pa.int16())

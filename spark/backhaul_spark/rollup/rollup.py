@@ -18,6 +18,7 @@ Order of a round, and what a crash after each step leaves behind:
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import date
@@ -27,7 +28,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 from deltalake.exceptions import CommitFailedError
 
-from backhaul_spark.completeness.states import States
+from backhaul_spark.completeness.states import DayStates, States
 from backhaul_spark.errors import TablesBusyError
 from backhaul_spark.rollup.days import sum_days
 from backhaul_spark.rollup.files import RollupFiles
@@ -61,12 +62,9 @@ from backhaul_spark.tables.schemas import (
 from backhaul_spark.tables.superseded import STAMP_APP, Superseded, next_stamp_us
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from pyspark.sql import SparkSession
 
     from backhaul_runtime.clock import Clock
-    from backhaul_spark.completeness.states import DayStates
 
 ROLLUP_APP = "backhaul-rollup"
 # Up to which run of the completeness reports their states are in.

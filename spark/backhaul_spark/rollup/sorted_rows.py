@@ -8,18 +8,15 @@ batch or from scratch, comes out bit for bit the same.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from typing import IO, TYPE_CHECKING, TypeAlias
+from collections.abc import Iterable, Iterator, Sequence
+from typing import IO, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from backhaul_spark.rollup.rows import ROW, scratch_file
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from numpy.typing import NDArray
-
-    Rows: TypeAlias = NDArray[np.void]
+Rows: TypeAlias = NDArray[np.void]
 
 ORDER = ("series", "time_ns", "seq", "index", "epoch")
 # Rows that are sorted in memory, 74 bytes each.

@@ -12,12 +12,11 @@ import pyarrow as pa  # type: ignore[import-untyped]
 
 from backhaul_codec.points import FLOAT64, INT64, TEXT, UINT64
 from backhaul_spark.columns import STAMP, columns
-from backhaul_spark.rollup.rows import SERIES
+from backhaul_spark.rollup.rows import SERIES, Texts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from backhaul_spark.rollup.rows import Texts
     from backhaul_spark.rollup.sorted_rows import Rows
 
 WIDTHS_NS = {"1m": 60_000_000_000, "1h": 3_600_000_000_000}

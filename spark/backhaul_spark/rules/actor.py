@@ -6,12 +6,19 @@ that way, and the arrays hold tens of thousands. A bucket's timer ticks for ever
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
 import pyarrow as pa  # type: ignore[import-untyped]
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+from numpy.typing import NDArray
+from pyspark.sql.streaming.stateful_processor import (
+    ExpiredTimerInfo,
+    StatefulProcessor,
+    StatefulProcessorHandle,
+    TimerValues,
+)
 
 from backhaul_spark.decode.sample_batch import Batch, hashes
 from backhaul_spark.errors import OptionError
@@ -21,20 +28,11 @@ from backhaul_spark.rules.engine import Engine
 from backhaul_spark.rules.kept import CHANGES, LATEST, NAMES, NUMBERS, SLOT, Bucket, Kept, Store
 from backhaul_spark.rules.rule import SECOND_NS
 from backhaul_spark.rules.snapshot import snapshot_table
+from backhaul_spark.rules.twins import Twins
 from backhaul_spark.tables.schemas import ALERTS, SNAPSHOTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-    from pyspark.sql.streaming.stateful_processor import (
-        ExpiredTimerInfo,
-        StatefulProcessorHandle,
-        TimerValues,
-    )
-
     from backhaul_spark.rules.plan import Plan
-    from backhaul_spark.rules.twins import Twins
 
 # One row for all alerts, one for all snapshots of a bucket: a table of Arrow each, as bytes.
 OUTPUT = "bucket int, what string, content binary"

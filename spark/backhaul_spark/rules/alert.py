@@ -7,15 +7,13 @@ clock): a batch that is done again, or the same rule run over the table, gives t
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from backhaul_spark.tables.schemas import ALERTS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 Kind = Literal["raised", "cleared"]
 Severity = Literal["info", "warning", "critical"]

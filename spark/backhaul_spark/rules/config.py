@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -13,9 +14,6 @@ from backhaul_spark.errors import OptionError
 from backhaul_spark.rules.catalog import known_rules
 from backhaul_spark.rules.plan import SERIES_MAX, Plan
 from backhaul_spark.rules.rule import Rule, Spoken
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _Positive = Annotated[float, Meta(gt=0)]
 

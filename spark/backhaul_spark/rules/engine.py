@@ -10,27 +10,23 @@ goes by the order in which the hub stored the messages, so it is the same wherev
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from backhaul_spark.decode.sample_batch import ALIVE, AWAY, UNTIMELY, Batch
 from backhaul_spark.rules import statistics
 from backhaul_spark.rules.alert import Alert
 from backhaul_spark.rules.repeats import first_times
 from backhaul_spark.rules.rounds import firsts, overtaken, replays, rounds
-from backhaul_spark.rules.rule import SECOND_NS, AlertDraft, Rule, Samples
-from backhaul_spark.rules.twins import of_rule, times_of
+from backhaul_spark.rules.rule import SECOND_NS, AlertDraft, Finding, Rule, Samples, Spoken
+from backhaul_spark.rules.table import Table
+from backhaul_spark.rules.twins import Twins, of_rule, times_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from numpy.typing import NDArray
-
     from backhaul_spark.rules.plan import Plan
-    from backhaul_spark.rules.rule import Finding, Spoken
-    from backhaul_spark.rules.table import Table
-    from backhaul_spark.rules.twins import Twins
 
 # A replay that stood still for so long begins anew when it goes on.
 REPLAY_NS = 3600 * SECOND_NS

@@ -6,6 +6,7 @@ what the hub had written before is kept nowhere.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from backhaul_spark.decode.sample_batch import Batch, HeadWord
@@ -13,8 +14,6 @@ from backhaul_spark.nats.offsets import Span
 from backhaul_spark.source.jetstream_source import SourceSettings, read_span
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from backhaul_spark.rules.plan import Plan
 
 

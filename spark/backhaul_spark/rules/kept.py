@@ -12,14 +12,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from backhaul_spark.errors import JobFailedError
 from backhaul_spark.rules.twins import Twins
 
 if TYPE_CHECKING:
-    from typing import Any
-
     from backhaul_spark.rules.plan import Plan
 
 # The whole is written anew after so many batches at the latest, and when the changes outgrow it.

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from backhaul_spark.decode.series import SeriesKey
 from backhaul_spark.rules.rule import SECOND_NS, Spoken
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 # Codes of signals are one byte, and the last one is taken (batch.UNTIMELY).
 SERIES_MAX = 250

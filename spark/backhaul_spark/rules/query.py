@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+import pyarrow as pa  # type: ignore[import-untyped]
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from backhaul_runtime.clock import Clock
 from backhaul_spark.checkpoint import prepare_checkpoint, with_scheme
 from backhaul_spark.ingest.stream import run_query
 from backhaul_spark.rules.actor import OUTPUT, TwinActor, tables_of
 from backhaul_spark.source.jetstream_source import JetStreamSource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    import pyarrow as pa  # type: ignore[import-untyped]
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
-
-    from backhaul_runtime.clock import Clock
     from backhaul_spark.rules.plan import Plan
 
 _STATE = {

@@ -9,17 +9,21 @@ Without Spark, in memory: for a vehicle, or a fleet's day.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
+from numpy.typing import NDArray
 
 from backhaul_spark.decode.sample_batch import (
     MARKS,
     MESSAGE,
     OTHER_MARK,
     Batch,
+    HeadWord,
     hashes,
     lane_hashes,
 )
@@ -33,12 +37,6 @@ from backhaul_spark.tables.delta import dataset_of, open_if_there, open_table
 from backhaul_spark.tables.schemas import ALERTS, MARKS_TABLE, POINTS_TABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from datetime import datetime
-
-    from numpy.typing import NDArray
-
-    from backhaul_spark.decode.sample_batch import HeadWord
     from backhaul_spark.rules.plan import Plan
 
 # What was stored in so much time is taken in at once; alerts do not depend on it.

@@ -8,25 +8,22 @@ in numpy, and works on thousands of devices at once.
 from __future__ import annotations
 
 from abc import ABC
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+from backhaul_spark.decode.series import SeriesKey
+from backhaul_spark.rules.alert import Kind, Severity
 
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from backhaul_spark.decode.series import SeriesKey
-    from backhaul_spark.rules.alert import Kind, Severity
-
-    Floats = NDArray[np.float64]
-    Integers = NDArray[np.int64]
-    Mask = NDArray[np.bool_]
-    # Rows of a rule's `state`, or of batch.MESSAGE; written to in place.
-    Rows = NDArray[Any]
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+# Rows of a rule's `state`, or of batch.MESSAGE; written to in place.
+Rows = NDArray[Any]
 
 SECOND_NS = 1_000_000_000
 

@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
+from numpy.typing import NDArray
 
 from backhaul_spark.rules.statistics import curves_of, figures
-from backhaul_spark.rules.twins import of_rule
+from backhaul_spark.rules.twins import Twins, of_rule
 from backhaul_spark.tables.schemas import SNAPSHOTS
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from backhaul_spark.rules.plan import Plan
-    from backhaul_spark.rules.twins import Twins
 
 
 # How much of a device's health an open alert takes.

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import cbor2
 import numpy as np
 
 from backhaul_codec.state.merge import Head, join
-from backhaul_spark.decode.sample_batch import device_hash, hashes
+from backhaul_spark.decode.sample_batch import HeadWord, device_hash, hashes
 from backhaul_spark.rules.repeats import lane_table
 from backhaul_spark.rules.statistics import CURVE, SERIES
 from backhaul_spark.rules.table import Table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
-    from backhaul_spark.decode.sample_batch import HeadWord
     from backhaul_spark.rules.plan import Plan
     from backhaul_spark.rules.rule import Rule
 

@@ -14,20 +14,17 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
 from backhaul_spark.columns import STAMP
 from backhaul_spark.errors import TablesBusyError
 from backhaul_spark.tables.compaction import compact
 from backhaul_spark.tables.delta import dataset_of, make_table, transactions
-from backhaul_spark.tables.schemas import ALERTS_TABLE, SNAPSHOTS, TWINS_TABLE
+from backhaul_spark.tables.schemas import ALERTS_TABLE, SNAPSHOTS, TWINS_TABLE, TableSpec
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
-
     from backhaul_runtime.clock import Clock
-    from backhaul_spark.tables.schemas import TableSpec
 
 APP = "backhaul-twin"
 # Every so many commits small files become large ones, and files that no reader can still need go.

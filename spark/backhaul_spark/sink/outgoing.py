@@ -12,13 +12,11 @@ import hashlib
 import json
 import math
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from backhaul_codec.subjects import DEVICE_ID, encode_token
 from backhaul_spark.errors import AlertUnfitError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 COMMAND_AGE_S_MAX = 300.0
 """Nothing is asked of a vehicle by what it was like longer ago; TWIN_CMD keeps messages as long."""

@@ -14,20 +14,17 @@ So nothing hangs on a batch being the same when it is done again: timers may hav
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from threading import Lock
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
+from backhaul_runtime.clock import Clock
 from backhaul_spark.sink.alert_tables import AlertTables, newest_of_each
 from backhaul_spark.sink.outgoing import alert_message, command_message
 from backhaul_spark.sink.publisher import Published, Publisher
 from backhaul_spark.tables.schemas import ALERTS, SNAPSHOTS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from backhaul_runtime.clock import Clock
 
 TWINS_EVERY_S = 30.0
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, deque
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypeVar
 
 from backhaul_runtime.clock import SYSTEM_CLOCK, SleepingClock
@@ -19,11 +20,9 @@ from backhaul_spark.errors import (
     StreamFullError,
 )
 from backhaul_spark.nats.connection import Connection
+from backhaul_spark.nats.endpoint import Endpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from backhaul_spark.nats.endpoint import Endpoint
     from backhaul_spark.sink.outgoing import Outgoing
 
 T = TypeVar("T")

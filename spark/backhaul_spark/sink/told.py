@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
+import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from backhaul_spark.tables.delta import dataset_of, open_table
-from backhaul_spark.tables.schemas import ALERTS_TABLE, TWINS_TABLE
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-    from backhaul_spark.tables.schemas import TableSpec
+from backhaul_spark.tables.schemas import ALERTS_TABLE, TWINS_TABLE, TableSpec
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -20,10 +20,12 @@ Spark hands option names over in lower case.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -36,6 +38,7 @@ from pyspark.sql.streaming.datasource import (
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
+from pyspark.sql.types import StructType
 
 from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.decode.points import POINT_ROWS, chunks, point_rows
@@ -49,12 +52,6 @@ from backhaul_spark.nats.endpoint import Endpoint, endpoint_from
 from backhaul_spark.nats.messages import MESSAGES, gap_batch, message_batch
 from backhaul_spark.nats.stored import StreamInfo, holes
 from backhaul_spark.source.weight import BATCH_BYTES, last_within
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    import pyarrow as pa  # type: ignore[import-untyped]
-    from pyspark.sql.types import StructType
 
 _REWIND_LOOKS, _REWIND_LOOK_S = 15, 1.0
 

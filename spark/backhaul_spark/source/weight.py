@@ -6,15 +6,12 @@ too, and a header says it: nothing is inflated. Pure; the data source brings the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
 from backhaul_codec import CodecError, peek
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    Read = Callable[[int, int], Iterable[tuple[int, bytes]]]
-    """Yields those messages of a range that are there, in order: sequence and body."""
+Read = Callable[[int, int], Iterable[tuple[int, bytes]]]
+"""Yields those messages of a range that are there, in order: sequence and body."""
 
 BATCH_BYTES = 256 << 20
 LOOKS = 48

@@ -7,11 +7,13 @@ two that work at the same time one is refused, while appends pass by both.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import pyarrow as pa  # type: ignore[import-untyped]
+from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
 from backhaul_spark.errors import TablesBusyError
@@ -24,14 +26,10 @@ from backhaul_spark.tables.delta import (
 )
 from backhaul_spark.tables.files import open_input
 from backhaul_spark.tables.part_file import PartFile, by_dictionary, read_batches, row_groups
+from backhaul_spark.tables.schemas import TableSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from deltalake import DeltaTable
-
     from backhaul_runtime.clock import Clock
-    from backhaul_spark.tables.schemas import TableSpec
 
 # Carried by everything that takes files out of a table that others append to.
 UPKEEP_APP = "backhaul-upkeep"

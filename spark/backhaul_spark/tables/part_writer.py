@@ -8,8 +8,9 @@ leaves a stray file behind, never a wrong table (`vacuum` clears it).
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -18,15 +19,10 @@ from backhaul_spark.columns import STAMP, columns
 from backhaul_spark.decode.chained import links_and_hashes
 from backhaul_spark.decode.part_words import PartWords
 from backhaul_spark.decode.points import Decoded, decode_batch, partition_days
+from backhaul_spark.nats.dictionaries import Dictionaries
 from backhaul_spark.nats.messages import MESSAGES
 from backhaul_spark.tables.part_file import ROW_GROUP_BYTES, ROW_GROUP_ROWS, PartFile, unified
-from backhaul_spark.tables.said_again import Aside
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
-
-    from backhaul_spark.nats.dictionaries import Dictionaries
-    from backhaul_spark.tables.said_again import Note
+from backhaul_spark.tables.said_again import Aside, Note
 
 BUFFERED_ROWS_MAX = 1 << 20
 BUFFERED_BYTES_MAX = 2 * ROW_GROUP_BYTES

@@ -13,27 +13,24 @@ readings written as they come. `ingest/once.py` takes their doubles out later.
 from __future__ import annotations
 
 import base64
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
+from numpy.typing import NDArray
 
 from backhaul_codec.kinds import POINT
 from backhaul_codec.wire.messages import is_said_again
-from backhaul_spark.decode.points import POINTS, TIMELESS
+from backhaul_spark.decode.points import POINTS, TIMELESS, Decoded
 from backhaul_spark.nats.messages import leaf_of
 from backhaul_spark.tables.files import open_input
 from backhaul_spark.tables.part_file import read_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-
     import pyarrow.dataset as ds  # type: ignore[import-untyped]
-    from numpy.typing import NDArray
-
-    from backhaul_spark.decode.points import Decoded
 
 # Its time in ns, and its digest.
 Note: TypeAlias = tuple[int, bytes]

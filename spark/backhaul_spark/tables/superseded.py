@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
 from backhaul_spark.columns import STAMP
 from backhaul_spark.errors import NotKeptError, TableMissingError
@@ -23,12 +23,10 @@ from backhaul_spark.tables.delta import (
     open_table,
     transactions,
 )
+from backhaul_spark.tables.schemas import TableSpec
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
-
     from backhaul_runtime.clock import Clock
-    from backhaul_spark.tables.schemas import TableSpec
 
 # Property: superseded rows are all there from this time on, us since 1970.
 KEPT_FROM = "backhaul.kept_from"

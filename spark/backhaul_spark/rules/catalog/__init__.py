@@ -7,13 +7,10 @@ own state, and no table.
 from __future__ import annotations
 
 import pkgutil
+from collections.abc import Iterator
 from importlib import import_module
-from typing import TYPE_CHECKING
 
 from backhaul_spark.rules.rule import Rule
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 def known_rules() -> dict[str, type[Rule]]:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from msgspec import Meta
 
 from backhaul_spark.rules import rule
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from backhaul_spark.rules.rule import AlertDraft, Finding, Rows, Samples
+from backhaul_spark.rules.rule import AlertDraft, Finding, Rows, Samples
 
 _ROW_MAX = 255
 
