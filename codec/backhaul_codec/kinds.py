@@ -1,7 +1,7 @@
 """The kinds of messages: how each is named, in which lane it goes, its worth, and its receivers. Pure.
 
-Every other module compares kinds, and no letters. A new kind is a row here, a case of `subjects.parse_leaf`,
-and a receiver at the hub or on the vehicle.
+Every other module compares kinds, and no letters. A new kind is a row here, by which `subjects.parse_leaf`
+reads it, and a receiver at the hub or on the vehicle.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ class MessageKind(NamedTuple):
     letter: str
     """In the column `letter` of the table points."""
     prefix: str
-    """The first token of its subject, behind `n.<node>.` in a node's own lane."""
+    """The first tokens of its subject, behind `n.<node>.` in a node's own lane."""
+    names: tuple[str, ...]
+    """The names behind the prefix, as fields of `subjects.Uplink`: all ways in which its subjects go on."""
     lane: Lane
     """Where its node has no lane of its own."""
     worth: Worth
@@ -40,18 +42,23 @@ class MessageKind(NamedTuple):
     """The rooms that take it in, beside continuity and the table points."""
 
 
-FRAME = MessageKind("f", "f", BULK, Worth.TELEMETRY, ("hub/sync", "spark/rules"))
-BUNDLE = MessageKind("f", "b", BULK, Worth.TELEMETRY, ("hub/sync", "spark/rules"))
+FRAME = MessageKind("f", "f", ("node",), BULK, Worth.TELEMETRY, ("hub/sync", "spark/rules"))
+BUNDLE = MessageKind("f", "b", ("",), BULK, Worth.TELEMETRY, ("hub/sync", "spark/rules"))
 """Telemetry of all nodes that share the lane: its rows are those of frames, so it has their letter."""
-DICTIONARY = MessageKind("d", "d", BULK, Worth.ACCOUNT, ("hub/uplink",))
+DICTIONARY = MessageKind("d", "d", ("key",), BULK, Worth.ACCOUNT, ("hub/uplink",))
 """Bytes that later bundles are packed against; no history has any row of it."""
-POINT = MessageKind("p", "p", LIVE, Worth.STATE, ("hub/sync", "spark/rules"))
+POINT = MessageKind(
+    *("p", "p", ("node", "parent node", "node type key", "parent node type key")),
+    *(LIVE, Worth.STATE, ("hub/sync", "spark/rules")),
+)
 """Heads: one point, or points that hold or fall as one. Of an edge, and of several, they are worth CONFIG."""
-SYSTEM = MessageKind("e", "e", LIVE, Worth.EVENT, ("hub/uplink", "hub/sync", "spark/completeness"))
+SYSTEM = MessageKind(
+    *("e", "e", ("type",), LIVE, Worth.EVENT, ("hub/uplink", "hub/sync", "spark/completeness"))
+)
 """The agent's own events; SYSTEM_KINDS says more of some."""
-REPORT = MessageKind("a", "e.app", LIVE, Worth.EVENT, ("hub/broadcast", "hub/twin"))
+REPORT = MessageKind("a", "e.app", ("type",), LIVE, Worth.EVENT, ("hub/broadcast", "hub/twin"))
 """Events that programs report: none of them can say anything in the agent's name."""
-RESULT = MessageKind("r", "r", LIVE, Worth.EVENT, ("hub/commands",))
+RESULT = MessageKind("r", "r", ("key",), LIVE, Worth.EVENT, ("hub/commands",))
 KINDS = (FRAME, BUNDLE, DICTIONARY, POINT, SYSTEM, REPORT, RESULT)
 BY_PREFIX = {kind.prefix: kind for kind in KINDS}
 

@@ -12,15 +12,16 @@ and `import.<device>.e.import`: no vehicle can say anything there.
 
 import re
 from dataclasses import dataclass, replace
+from operator import itemgetter
 
 from backhaul_codec.kinds import (
     BUNDLE,
     BY_PREFIX,
     DICTIONARY,
     FRAME,
+    KINDS,
     POINT,
     REPORT,
-    RESULT,
     SHARED_LANES,
     SYSTEM,
     Lane,
@@ -54,6 +55,18 @@ _BYTE_TOKENS = [chr(byte) if byte in _PLAIN else f"%{byte:02X}" for byte in rang
 _DIGEST = re.compile(r"\A[0-9a-f]{12}\Z")
 _EMPTY = "%"
 _APP = REPORT.prefix.partition(".")[2]
+_FIELDS = ("node", "type", "key", "parent")
+# By first token, and how many follow: the kind, the token that must follow, and a getter of _FIELDS from
+# the tokens and a None behind them.
+_WAYS = {
+    (first, bool(fixed) + len(names)): (
+        *(kind, fixed),
+        itemgetter(*(names.index(each) + bool(fixed) if each in names else -1 for each in _FIELDS)),
+    )
+    for kind in KINDS
+    for first, _, fixed in [kind.prefix.partition(".")]
+    for names in map(str.split, kind.names)
+}
 
 
 class SubjectError(ValueError):
@@ -276,29 +289,16 @@ def parse_leaf(leaf_subject: str, device: str = "") -> Uplink:
     if prefix == "n":
         return _of_node_lane(leaf_subject, device, lane)
     names = [decode_token(token) for token in tokens]
-    match prefix, names:
-        case FRAME.prefix, [node]:
-            return Uplink(device, lane, leaf_subject, FRAME, node)
-        case BUNDLE.prefix, []:
-            return Uplink(device, lane, leaf_subject, BUNDLE)
-        case DICTIONARY.prefix, [digest] if _DIGEST.match(digest):
-            return Uplink(device, lane, leaf_subject, DICTIONARY, key=digest)
-        case POINT.prefix, [node]:
-            return Uplink(device, lane, leaf_subject, POINT, node)
-        case POINT.prefix, [parent, node]:
-            _require_edge(parent, "")
-            return Uplink(device, lane, leaf_subject, POINT, node, parent=parent)
-        case POINT.prefix, [node, type_, key]:
-            return Uplink(device, lane, leaf_subject, POINT, node, type_, key)
-        case POINT.prefix, [parent, node, type_, key]:
-            _require_edge(parent, type_)
-            return Uplink(device, lane, leaf_subject, POINT, node, type_, key, parent)
-        case SYSTEM.prefix, [event]:
-            return Uplink(device, lane, leaf_subject, SYSTEM, type=event)
-        case SYSTEM.prefix, [app, event] if app == _APP and event:
-            return Uplink(device, lane, leaf_subject, REPORT, type=event)
-        case RESULT.prefix, [command]:
-            return Uplink(device, lane, leaf_subject, RESULT, key=command)
+    if (way := _WAYS.get((prefix, len(names)))) is not None:
+        kind, fixed, pick = way
+        node, type_, key, parent = pick([*names, None])
+        if parent is not None:
+            _require_edge(parent, type_ or "")
+        fits = not fixed or (names[0] == fixed and bool(names[1]))
+        if kind is DICTIONARY:
+            fits = bool(_DIGEST.match(names[0]))
+        if fits:
+            return Uplink(device, lane, leaf_subject, kind, node, type_, key, parent)
     raise SubjectError(f"{leaf_subject[:80]!r} has the wrong number of tokens")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,6 @@ from backhaul_spark.errors import OptionError
 # As the hub has it where hub.toml does not say.
 DEFAULT_ENV = "prod"
 _TWIN_LOGIN = "creds/twin.creds"
-
-from collections.abc import Callable
 
 
 def absolute_root(_: click.Context, __: click.Parameter, root: str) -> str:
