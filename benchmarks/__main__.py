@@ -24,6 +24,7 @@ from backhaul_runtime.clock import Clock, SystemClock
 
 from . import machine, scratch
 from .frame_aims import judged
+from .gateway import options
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ BENCHMARKS = (
     Benchmark("identities", "what a vehicle's identity costs, and what revoking one does"),
     Benchmark("abuse", "how long an event takes beside a vehicle that floods the hub"),
     Benchmark("program_flood", "how long programs wait beside one that floods the agent"),
-    Benchmark("link_bytes", "bytes on the link per point, and while idle"),
+    Benchmark("gateway", "bytes and seconds of a gateway's link, beside MQTT and plain NATS"),
     Benchmark("ingest", "points and messages per second that an agent makes durable"),
     Benchmark("memory", "resident memory of the agent"),
     Benchmark("expanding", "peak memory of ingest for small messages that come to much"),
@@ -106,8 +107,23 @@ _LIST = "\n".join(f"{each.name:16}{each.about}" for each in BENCHMARKS)
     show_default=True,
     help="Where NAME.json is written, and where servers keep their files meanwhile.",
 )
-def main(names: tuple[str, ...], quick: bool, out: Path) -> None:
+@click.option("--rows", help="gateway: only these rows, as a,c,f.")
+@click.option("--outages", type=click.IntRange(1), help="gateway: how many cuts of the link.")
+@click.option("--vehicles", type=click.IntRange(1), help="gateway: how many idle vehicles.")
+def main(
+    names: tuple[str, ...],
+    quick: bool,
+    out: Path,
+    rows: str | None,
+    outages: int | None,
+    vehicles: int | None,
+) -> None:
     """Run all benchmarks, or those named."""
+    try:
+        chosen_rows = options.rows_of(rows) if rows else options.Options().rows
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--rows") from error
+    options.CHOSEN.set(options.Options(chosen_rows, outages, vehicles))
     chosen = [each for each in BENCHMARKS if not names or each.name in names]
     sys.exit(0 if run_all(chosen, quick=quick, out=out, clock=SystemClock()) else 1)
 

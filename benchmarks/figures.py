@@ -39,13 +39,17 @@ def at_least(limit: float) -> Aim:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One measured number. `note` says in a few words what it is compared with, or how got."""
+    """One measured number. `note` says in a few words what it is compared with, or how got.
+
+    `before`: what it was, where a work is to change it.
+    """
 
     name: str
     value: float
     unit: str
     aim: Aim | None = None
     note: str = ""
+    before: str = ""
 
     @property
     def verdict(self) -> str:
@@ -63,16 +67,23 @@ class Figure:
         }
         if self.aim is not None:
             found |= {"aim": str(self.aim), "met": self.verdict == "yes"}
+        if self.before:
+            found["before"] = self.before
         if self.note:
             found["note"] = self.note
         return found
 
 
-def report(title: str, figures: Sequence[Figure], **details: object) -> dict[str, object]:
+def report(
+    title: str, figures: Sequence[Figure], *, width_columns: int = _WIDTH_COLUMNS, **details: object
+) -> dict[str, object]:
     """Print the table of a benchmark and return what goes into its JSON file."""
+    was = any(figure.before for figure in figures)
     table = Table(title=title, title_justify="left", title_style="bold")
     table.add_column("figure", no_wrap=True)
-    table.add_column("value", justify="right", no_wrap=True)
+    if was:
+        table.add_column("before", justify="right", no_wrap=True)
+    table.add_column("now" if was else "value", justify="right", no_wrap=True)
     table.add_column("unit", no_wrap=True)
     table.add_column("aim", no_wrap=True)
     table.add_column("met")
@@ -80,13 +91,14 @@ def report(title: str, figures: Sequence[Figure], **details: object) -> dict[str
     for figure in figures:
         table.add_row(
             figure.name,
+            *([figure.before] if was else []),
             readable(figure.value),
             figure.unit,
             str(figure.aim or ""),
             figure.verdict,
             figure.note,
         )
-    Console(width=_WIDTH_COLUMNS, highlight=False).print(table)
+    Console(width=width_columns, highlight=False).print(table)
     return {"figures": [figure.as_json() for figure in figures], **details}
 
 

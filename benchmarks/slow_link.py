@@ -231,7 +231,7 @@ async def backlog_over(
 
         def arrived(message: Msg) -> None:
             uplink = parse_uplink(message.subject)
-            if uplink.letter == "f":
+            if uplink.frame:
                 drain.backlog(peek(message.data).seq)  # cheap: the relay lives in this process too
             elif uplink.type == "heads":
                 drain.heads()

@@ -1,0 +1,43 @@
+"""What the command line may choose for this benchmark."""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+ROWS = {
+    "a": "30 nodes x 2 values at 1 Hz",
+    "b": "the same, frames of up to 10 s",
+    "c": "30 nodes x 1 value every 10 s",
+    "d": "30 nodes x 2 values, spread over the second",
+    "e": "4 nodes, 100 points/s",
+    "f": "idle, link up",
+    "g": "one reading to the hub, idle before",
+    "h": "resume after a cut of 20 s",
+    "i": "idle vehicles at one hub",
+    "j": "storage",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Which rows, and how much of some; None is as much as `--quick` says."""
+
+    rows: frozenset[str] = frozenset(ROWS)
+    outages: int | None = None
+    vehicles: int | None = None
+
+
+CHOSEN: ContextVar[Options] = ContextVar("CHOSEN")
+
+
+def rows_of(text: str) -> frozenset[str]:
+    """Return the rows that `a,c,f` names.
+
+    Raises:
+        ValueError: there is none of that name.
+    """
+    rows = frozenset(text.split(","))
+    if unknown := rows - ROWS.keys():
+        raise ValueError(f"no rows {', '.join(sorted(unknown))}; there are {', '.join(ROWS)}")
+    return rows
