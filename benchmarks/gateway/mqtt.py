@@ -133,11 +133,13 @@ class _Commands:
 
 def _take(inbox: Inbox, names: Sequence[tuple[str, str, str]], body: bytes) -> None:
     points = []
-    for metric in decode(body).metrics:
+    payload = decode(body)
+    for metric in payload.metrics:
         assert metric.alias is not None
         node, type_, key = names[metric.alias]
         points.append(Point(node, type_, metric.time_ms * 1_000_000, metric.value, key=key))
-    inbox.take(points)
+    # At QoS 1 a message may come again.
+    inbox.take(points, (payload.time_ms, payload.seq))
 
 
 @asynccontextmanager
