@@ -1,7 +1,7 @@
 """Take up messages that were set aside because their dictionary was not there. Driver side.
 
 They stand in the table `rejects` with the code `dictionary`. Now and then a batch reads some of them again, beside
-what it reads anyway: where the dictionary has come, their points go into the table with that batch, and coverage
+its own messages: where the dictionary has come, their points go into the table with that batch, and coverage
 decides as of any message, so each is there once however often it is taken up.
 """
 
@@ -74,7 +74,7 @@ class Owed:
         return [report]
 
     def note(self, reports: Iterable[TaskReport]) -> None:
-        """Take in what a batch has set aside."""
+        """Take in the messages that a batch has set aside."""
         new = [place for place in _owed(reports) if place not in self._places]
         if new:
             self._places.update(dict.fromkeys(new))
