@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutations.mutant import Mutant, named
 from tests.mutations.mutants_chain import CHAIN_MUTANTS
+from tests.mutations.mutants_guards import GUARD_MUTANTS
 
 ACKNOWLEDGED_EARLY = """\
         arrival.answer(arrival.content, None)
@@ -328,4 +329,5 @@ MUTANTS = (
         ),
     ),
     *CHAIN_MUTANTS,
+    *GUARD_MUTANTS,
 )
