@@ -158,7 +158,7 @@ class Parts:
             self._config_service.set, boot,
         )  # fmt: skip
         self._writer.keeper.on_heads.append(self._artifacts.on_heads)
-        self._flow.on_rate.append(self._artifacts.carrier.link_carries)
+        self._flow.on_rate.append(self._artifacts.transfers.link_carries)
         self._artifact_service = ArtifactService(self._artifacts)
         chance = SystemRandom().random
         self._visits = Visits(

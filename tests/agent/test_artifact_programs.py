@@ -185,7 +185,7 @@ async def test_an_older_file_of_a_name_is_not_sent_after_a_newer_one(
     async def send(*_: object) -> None:
         """Bring it to the hub."""
 
-    monkeypatch.setattr(agent.artifacts.carrier, "send", send)
+    monkeypatch.setattr(agent.artifacts.transfers, "send", send)
     other = await agent.hand_over("other.log")
     await agent.ask("end", {"id": other})
     job = agent.artifacts.uploads[numbers[7]]

@@ -159,7 +159,7 @@ async def test_a_slot_that_is_emptied_while_its_file_is_moved_there_stays_empty(
     it: Vehicle, monkeypatch: pytest.MonkeyPatch, again: str
 ) -> None:
     loop, nobody, finish = asyncio.get_running_loop(), cast("Any", None), Part.finish
-    it.artifacts.carrier = cast("Any", Bringing())
+    it.artifacts.transfers = cast("Any", Bringing())
 
     async def meanwhile() -> None:
         it.tell("a")

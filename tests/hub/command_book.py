@@ -13,9 +13,9 @@ from nats.errors import MaxPayloadError
 
 from backhaul_codec import Opaque, Point, encode_point
 from backhaul_codec.subjects import parse_uplink
-from backhaul_hub.commands.arrival import Arrival, read_arrival
 from backhaul_hub.commands.book import CommandBook
 from backhaul_hub.commands.command import Command, Key
+from backhaul_hub.commands.delivery import Delivery, read_delivery
 from backhaul_hub.commands.outcome import Heard, read_result
 from backhaul_hub.commands.service import CommandShell
 from backhaul_hub.config import CommandsSection
@@ -52,7 +52,7 @@ def examined(id_: str, body: dict[str, Any]) -> Examined:
 
 
 def arrived(data: bytes = b"", subject: str = SUBJECT, *, full: bool = False) -> Command:
-    return read_arrival(Arrival(subject, data, 7, NOW), RULES, DEVICES, full=full)
+    return read_delivery(Delivery(subject, data, 7, NOW), RULES, DEVICES, full=full)
 
 
 def vehicle_says(body: dict[str, Any], time_ns: int = NOW) -> Heard:

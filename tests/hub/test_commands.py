@@ -17,11 +17,11 @@ from backhaul_codec import Opaque, Point
 from backhaul_hub import questions
 from backhaul_hub.cli.main import cli
 from backhaul_hub.commands import rows as command_rows
-from backhaul_hub.commands.arrival import BODY_BYTES_MAX, Arrival
 from backhaul_hub.commands.book import AGAIN_BYTES_MAX, AGAIN_S_MAX, AGAIN_S_MIN, CommandBook
 from backhaul_hub.commands.command import Command, Key
+from backhaul_hub.commands.delivery import BODY_BYTES_MAX, Delivery
 from backhaul_hub.commands.outcome import State, read_result
-from backhaul_hub.commands.service import DELIVER, CommandShell, arrival_of
+from backhaul_hub.commands.service import DELIVER, CommandShell, delivery_of
 from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.migrations import SCHEMA_VERSION
 from backhaul_hub.db.store import Registry
@@ -170,7 +170,7 @@ def test_sequence_and_time_are_read_from_both_forms_of_the_reply_subject() -> No
         f"$JS.ACK.hub.ACCOUNT.TWIN_CMD.control.1.42.9.{NOW}.0",
     ):
         message: Any = SimpleNamespace(reply=reply, subject=SUBJECT, data=b"x")
-        assert arrival_of(message) == Arrival(SUBJECT, b"x", 42, NOW)
+        assert delivery_of(message) == Delivery(SUBJECT, b"x", 42, NOW)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from backhaul_hub.cli._tell import tell_hub
 from backhaul_hub.config import load
 from backhaul_hub.control.control_plane import ControlPlane
-from backhaul_hub.control.single_instance import Sole
+from backhaul_hub.control.single_instance import SingleInstance
 from backhaul_hub.device import Device
 from backhaul_hub.enrol.add_device import DeviceSettings, create_device
 from backhaul_hub.enrol.rotate import begin_rotation
@@ -44,7 +44,7 @@ async def test_it_ends_where_one_task_fails_and_another_overhears_that_it_is_to_
 ) -> None:
     fails, overheard = asyncio.Event(), list[str]()
 
-    async def found(_: Sole) -> None:
+    async def found(_: SingleInstance) -> None:
         await fails.wait()
         raise HubError("another control plane of this hub is running")
 
@@ -57,7 +57,7 @@ async def test_it_ends_where_one_task_fails_and_another_overhears_that_it_is_to_
             overheard.append("once")
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(Sole, "watch", found)
+    monkeypatch.setattr(SingleInstance, "watch", found)
     monkeypatch.setattr(metrics_server, "serve", goes_on)
     rig = HubRig(tmp_path / "hub")
     create_hub(rig.directory, local_layout(rig.client_port, rig.leaf_port))

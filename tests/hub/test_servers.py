@@ -11,8 +11,8 @@ from nats.errors import NoRespondersError
 
 from backhaul_hub.cli.main import cli
 from backhaul_hub.config import load
-from backhaul_hub.control import single_instance as sole
-from backhaul_hub.control.single_instance import Sole
+from backhaul_hub.control import single_instance as single
+from backhaul_hub.control.single_instance import SingleInstance
 from backhaul_hub.enrol.add_device import DeviceSettings, create_device
 from backhaul_hub.errors import ConfigError, HubError
 from backhaul_hub.servers import ServerPlace, read_places, server_directories, urls
@@ -97,13 +97,13 @@ def test_vehicles_may_have_other_addresses_of_the_servers(tmp_path: Path) -> Non
 async def test_a_second_control_plane_is_refused(
     nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sole, "_ASK_S", 60.0)  # who is slow to answer is not gone
+    monkeypatch.setattr(single, "_ASK_S", 60.0)  # who is slow to answer is not gone
     first = await patient.connect(nats_server.url)
     second = await patient.connect(nats_server.url)
     async with first, second:
-        await Sole(first, 1, "one").start()
+        await SingleInstance(first, 1, "one").start()
         with pytest.raises(HubError, match="another control plane"):
-            await Sole(second, 2, "two").start()
+            await SingleInstance(second, 2, "two").start()
 
 
 @pytest.mark.nats
@@ -115,7 +115,10 @@ async def test_of_two_that_come_to_see_each_other_the_younger_ends(
 
     clients = [await patient.connect(nats_server.url) for _ in range(2)]
     async with clients[0], clients[1]:
-        elder, younger = Sole(clients[0], 1, "elder"), Sole(clients[1], 2, "younger")
+        elder, younger = (
+            SingleInstance(clients[0], 1, "elder"),
+            SingleInstance(clients[1], 2, "younger"),
+        )
         # As behind a cut between servers: neither hears the other when it starts.
         for client in clients:
             monkeypatch.setattr(client, "request", unheard)

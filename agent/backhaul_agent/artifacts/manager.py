@@ -22,7 +22,7 @@ from backhaul_agent.artifacts.requests import BlobLink, Talk
 from backhaul_agent.artifacts.room import ArtifactRoom
 from backhaul_agent.artifacts.slots import Slots
 from backhaul_agent.artifacts.store import ArtifactStore, Waiting
-from backhaul_agent.artifacts.transfer import CancelledJobError, Carrier
+from backhaul_agent.artifacts.transfer import CancelledJobError, Transfers
 from backhaul_agent.commit.heads import Changed, HeadKeeper
 from backhaul_agent.config import Config
 from backhaul_agent.errors import ArtifactError
@@ -61,7 +61,7 @@ class Artifacts:
         self.slots = Slots(keeper, store, write, frozenset(config.artifacts.slots))
         self.gets: dict[str, Job] = {}
         self.uploads: dict[str, Job] = {}
-        self.carrier = Carrier(clock, uplink, store.require_free)
+        self.transfers = Transfers(clock, uplink, store.require_free)
         self._leases_s: dict[str, float] = {}
         self._config = config
         self._clock = clock
@@ -85,7 +85,7 @@ class Artifacts:
         now_s = self._clock.monotonic_s()
         unknown = not (self.prepared.is_set() or self._refused)
         wanted = unknown or any(job.due(now_s) for job in self._jobs())
-        return self.carrier.moved_bytes if wanted else None
+        return self.transfers.moved_bytes if wanted else None
 
     def status(self) -> dict[str, Any]:
         """Return all there is, for programs on the vehicle."""
@@ -99,8 +99,8 @@ class Artifacts:
         return {
             "directory": str(self.store.directory),
             "files": files,
-            "moved_bytes": self.carrier.moved_bytes,
-            "asked_bytes": self.carrier.asked_bytes,
+            "moved_bytes": self.transfers.moved_bytes,
+            "asked_bytes": self.transfers.asked_bytes,
             "promised_bytes": self.room.promised_bytes(),
         }
 
@@ -255,7 +255,7 @@ class Artifacts:
             job.size = here.stat().st_size
             return
         job.state, job.error = FileState.MOVING, ""
-        await self.carrier.find(talk, job)
+        await self.transfers.find(talk, job)
         self.slots.tell(job)
         target = job.path = job.path or self.store.fetched(job.digest)
         if await asyncio.to_thread(has_digest, target, job.digest):
@@ -266,7 +266,7 @@ class Artifacts:
             self.room.release(self.store.part(job.digest))
             raise
         try:
-            await self.carrier.fetch(talk, job, part)
+            await self.transfers.fetch(talk, job, part)
             if job.cancelled:
                 raise CancelledJobError
             job.state = FileState.CHECKING
@@ -290,7 +290,7 @@ class Artifacts:
         """Send one file, or go on with it."""
         assert job.path is not None
         job.state, job.error = FileState.MOVING, ""
-        await self.carrier.send(talk, job, job.path)
+        await self.transfers.send(talk, job, job.path)
         jobs = list(self.uploads.items())
         place = next((at for at, (_, each) in enumerate(jobs) if each is job), -1)
         for number, each in jobs[: place + 1]:

@@ -1,4 +1,4 @@
-"""Moves one file over the link, in either direction: the shell around `transfer_state.Passage`."""
+"""Moves one file over the link, in either direction: the shell around `transfer_state.TransferState`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from backhaul_agent.artifacts.jobs import FileState, Job
 from backhaul_agent.artifacts.partial_file import Part
 from backhaul_agent.artifacts.rate_limit import TransferWindow
 from backhaul_agent.artifacts.requests import Talk
-from backhaul_agent.artifacts.transfer_state import Passage
+from backhaul_agent.artifacts.transfer_state import TransferState
 from backhaul_agent.errors import ArtifactError
 from backhaul_agent.leaf.link_state import UplinkState
 from backhaul_codec.protocol import blobs
@@ -35,14 +35,14 @@ class _End(Protocol):
     async def say(self, offset: int, length: int) -> None:
         """Ask for a piece, or send it."""
 
-    async def take(self, passage: Passage, answer: blobs.Answer) -> None:
+    async def take(self, state: TransferState, answer: blobs.Answer) -> None:
         """Take in an answer."""
 
     async def begin(self) -> blobs.Answer:
         """Have the hub open the file (again)."""
 
 
-class Carrier:
+class Transfers:
     """Paces the pieces. ``moved_bytes``: all that has arrived; ``asked_bytes``: repeats too.
 
     ``require_free``: sees that the disk takes so many bytes more, or raises an ArtifactError.
@@ -72,8 +72,8 @@ class Carrier:
 
     async def fetch(self, talk: Talk, job: Job, part: Part) -> None:
         """Bring the missing pieces of a part. Raises: ArtifactError, OSError, CancelledJobError."""
-        passage = Passage(job.size, part.held, self._down)
-        await self._pass(talk, job, passage, _Fetching(talk, job, part, self))
+        state = TransferState(job.size, part.held, self._down)
+        await self._pass(talk, job, state, _Fetching(talk, job, part, self))
 
     async def send(self, talk: Talk, job: Job, path: Path) -> None:
         """Send a file; return when the hub has stored it. Raises: as `fetch`."""
@@ -82,46 +82,46 @@ class Carrier:
             sending = _Sending(talk, job, file, self._clock)
             held = await sending.begin()
             assert isinstance(held, blobs.Held)
-            passage = Passage(job.size, held.offset, self._up)
-            await sending.take(passage, held)
+            state = TransferState(job.size, held.offset, self._up)
+            await sending.take(state, held)
             for _ in range(STORING_TRIES):
-                await self._pass(talk, job, passage, sending)
+                await self._pass(talk, job, state, sending)
                 if sending.done:
                     return
                 job.state = FileState.CHECKING  # and being stored: a large file takes its time
                 try:
-                    await sending.take(passage, await talk.hear(STORING_S))
+                    await sending.take(state, await talk.hear(STORING_S))
                 except TimeoutError:
-                    await sending.take(passage, await sending.begin())
+                    await sending.take(state, await sending.begin())
         raise ArtifactError("the hub holds all of it, and does not store it", code="silent")
 
-    async def _pass(self, talk: Talk, job: Job, passage: Passage, end: _End) -> None:
+    async def _pass(self, talk: Talk, job: Job, state: TransferState, end: _End) -> None:
         """Move all bytes that are left, over as many links as it takes."""
         ups, silent = self._uplink.ups, 0
-        while passage.done < passage.size:
+        while state.done < state.size:
             if self._uplink.ups != ups or not self._uplink.up:
                 await self._linked(job)
                 ups = self._uplink.ups
-                passage.pace.new_link()
-                passage.lost()
-            asked, before = passage.asked_bytes, passage.done
-            while span := passage.next(self._clock.monotonic_s()):
+                state.pace.new_link()
+                state.lost()
+            asked, before = state.asked_bytes, state.done
+            while span := state.next(self._clock.monotonic_s()):
                 await end.say(*span)
-            self.asked_bytes += passage.asked_bytes - asked
+            self.asked_bytes += state.asked_bytes - asked
             try:
-                await end.take(passage, await talk.hear(LOOK_S))
+                await end.take(state, await talk.hear(LOOK_S))
                 silent = 0
             except TimeoutError:
-                if passage.overdue(self._clock.monotonic_s()):
-                    passage.lost()
+                if state.overdue(self._clock.monotonic_s()):
+                    state.lost()
                     silent += 1
             except ArtifactError as error:
                 if error.code != blobs.NOT_OPEN:
                     raise
-                passage.lost()  # the control plane was started again
-                await end.take(passage, await end.begin())
-            self.moved_bytes += max(0, passage.done - before)
-            job.moved = passage.done
+                state.lost()  # the control plane was started again
+                await end.take(state, await end.begin())
+            self.moved_bytes += max(0, state.done - before)
+            job.moved = state.done
             if job.cancelled:
                 raise CancelledJobError
             if silent >= SILENT_MAX:
@@ -140,16 +140,16 @@ class Carrier:
 class _Fetching:
     """A file that comes."""
 
-    def __init__(self, talk: Talk, job: Job, part: Part, carrier: Carrier) -> None:
+    def __init__(self, talk: Talk, job: Job, part: Part, transfers: Transfers) -> None:
         self._talk, self._job, self._part = talk, job, part
-        self._clock, self._require_free = carrier._clock, carrier._require_free
+        self._clock, self._require_free = transfers._clock, transfers._require_free
 
     async def say(self, offset: int, length: int) -> None:
         await self._talk.say(blobs.Read(self._talk.number, self._job.digest, offset, length))
 
-    async def take(self, passage: Passage, answer: blobs.Answer) -> None:
+    async def take(self, state: TransferState, answer: blobs.Answer) -> None:
         now_s = self._clock.monotonic_s()
-        if isinstance(answer, blobs.Piece) and passage.arrived(
+        if isinstance(answer, blobs.Piece) and state.arrived(
             now_s, answer.offset, len(answer.data)
         ):
             await asyncio.to_thread(self._append, answer.data, now_s)
@@ -178,9 +178,9 @@ class _Sending:
         self._file.seek(offset)
         return self._file.read(length)
 
-    async def take(self, passage: Passage, answer: blobs.Answer) -> None:
+    async def take(self, state: TransferState, answer: blobs.Answer) -> None:
         if isinstance(answer, blobs.Held):
-            passage.held(self._clock.monotonic_s(), answer.offset)
+            state.held(self._clock.monotonic_s(), answer.offset)
             self.done |= answer.done
 
     async def begin(self) -> blobs.Answer:

@@ -33,7 +33,7 @@ class _UnderWay(NamedTuple):
 
 
 @dataclass(slots=True)
-class Passage:
+class TransferState:
     """A file of ``size`` bytes of which the first ``done`` have arrived."""
 
     size: int

@@ -88,7 +88,7 @@ class Corrections:
         return found
 
 
-class Settler:
+class StampCorrector:
     """Corrects all stamps that can be corrected, each time `due` is called; lives as long as the daemon."""
 
     def __init__(self, ledger: Ledger, writer: Writer, clock: HubClock) -> None:

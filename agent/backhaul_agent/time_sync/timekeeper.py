@@ -17,7 +17,7 @@ from backhaul_agent.ledger.ledger import Ledger
 from backhaul_agent.ledger.rows import number_of
 from backhaul_agent.ledger.system_events import event
 from backhaul_agent.presence.self_report import SelfReport
-from backhaul_agent.time_sync.correct_stamps import Settler, clock_body
+from backhaul_agent.time_sync.correct_stamps import StampCorrector, clock_body
 from backhaul_agent.time_sync.exchange import Exchange
 from backhaul_agent.uplink.comparison import Comparison
 from backhaul_agent.uplink.epoch_sync import EpochWords
@@ -83,7 +83,7 @@ class Timekeeper:
         self.exchange = Exchange(
             config, clock, self._look, words, report.make if report else None, comparison
         )
-        self.settler = Settler(ledger, writer, clock)
+        self.corrector = StampCorrector(ledger, writer, clock)
         self._clock = clock
         self._ledger = ledger
         self._writer = writer
@@ -111,9 +111,9 @@ class Timekeeper:
 
     async def run(self) -> None:
         """Look about once a second, and correct the stamps that can be (the caller cancels)."""
-        self.settler.due()  # what earlier starts of the machine have left
+        self.corrector.due()  # what earlier starts of the machine have left
         async with asyncio.TaskGroup() as group:
-            group.create_task(self.settler.run())
+            group.create_task(self.corrector.run())
             while True:
                 await asyncio.sleep(LOOK_S)
                 self._look()
@@ -142,8 +142,8 @@ class Timekeeper:
             "step_ns": step.step_ns if step is not None else None,
             "step_looks": step.looks if step is not None else 0,
             "step_confirms_in_s": clock.steps.confirms_in_ns(clock.steady_ns()) / 1e9,
-            "stamps_corrected": self.settler.corrected,
-            "stamps_given_up": self.settler.given_up,
+            "stamps_corrected": self.corrector.corrected,
+            "stamps_given_up": self.corrector.given_up,
             "steps_adopted": clock.steps.adopted,
         }
 
@@ -165,7 +165,7 @@ class Timekeeper:
             clock.release()
         # Held also: staged points that were under suspicion until after the last settling.
         if (self._marking or self._ledger.held_messages) and not clock.mark:
-            self.settler.due()
+            self.corrector.due()
         self._marking = bool(clock.mark)
         stepped, self._stepped = self._stepped, clock.steps.step is not None
         if stepped and not self._stepped:

@@ -18,7 +18,7 @@ from backhaul_hub.backup.traces import Traces, traces
 from backhaul_hub.cli._ask import hub_client
 from backhaul_hub.cli._tell import tell_hub
 from backhaul_hub.config import load
-from backhaul_hub.control.single_instance import Sole
+from backhaul_hub.control.single_instance import SingleInstance
 from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import BackupError, HubError
 from backhaul_hub.nats.connection import connect
@@ -43,7 +43,7 @@ async def rebuild_registry(directory: Path) -> tuple[Rebuilt, str | None]:
     config, keys, clock = load(directory), read_keys(directory), SystemClock()
     system = await connect(config.nats.url, config.nats.system)
     try:
-        await Sole(system, clock.now_ns(), system.new_inbox()).require_alone()
+        await SingleInstance(system, clock.now_ns(), system.new_inbox()).require_alone()
         there = await at_servers(system, keys, len(urls(config.nats.url)))
     finally:
         await system.close()

@@ -25,9 +25,9 @@ from backhaul_codec import CodecError, decode
 from backhaul_codec.kinds import LIVE, RESULT
 from backhaul_codec.protocol.command_errors import ErrorCode
 from backhaul_hub.commands import rows as command_rows
-from backhaul_hub.commands.arrival import Arrival, read_arrival
 from backhaul_hub.commands.book import CommandBook
 from backhaul_hub.commands.command import Command, Key, result_subject
+from backhaul_hub.commands.delivery import Delivery, read_delivery
 from backhaul_hub.commands.outcome import TEXTS, Doubt, late, read_result
 from backhaul_hub.config import HubConfig
 from backhaul_hub.continuity.examine import Examined
@@ -217,8 +217,8 @@ class CommandShell:
         new: dict[Key, Command] = {}
         came: dict[Key, Msg] = {}
         for message in messages:
-            command = read_arrival(
-                arrival_of(message), self._rules, self._devices(), full=self.book.full
+            command = read_delivery(
+                delivery_of(message), self._rules, self._devices(), full=self.book.full
             )
             came[command.key] = message
             if command.key not in self.book.open:
@@ -355,7 +355,7 @@ def _body(told: dict[str, Any]) -> bytes:
     return json.dumps(told, ensure_ascii=False).encode()
 
 
-def arrival_of(message: Msg) -> Arrival:
+def delivery_of(message: Msg) -> Delivery:
     """Read a delivered message; sequence and time stand in its reply subject.
 
     That is ``$JS.ACK.<stream>.<consumer>.<deliveries>.<seq>.<delivery>.<ns>.<pending>``, with domain
@@ -363,4 +363,4 @@ def arrival_of(message: Msg) -> Arrival:
     """
     tokens = message.reply.split(".")
     first = 2 if len(tokens) == 9 else 4
-    return Arrival(message.subject, message.data, int(tokens[first + 3]), int(tokens[first + 5]))
+    return Delivery(message.subject, message.data, int(tokens[first + 3]), int(tokens[first + 5]))

@@ -17,7 +17,7 @@ from backhaul_hub.access.service import push_on_request
 from backhaul_hub.backup.carry_revocations import at_servers
 from backhaul_hub.backup.lost_registry import require_registry
 from backhaul_hub.config import HubConfig
-from backhaul_hub.control.single_instance import Sole
+from backhaul_hub.control.single_instance import SingleInstance
 from backhaul_hub.control.subsystem import Subsystem, Tasks
 from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import HubError, LostRegistryError
@@ -60,8 +60,8 @@ class Ground(Subsystem):
         self._open.push_async_callback(self.system.close)
         # Before all else: one that is not alone changes nothing. In account SYS, which servers have
         # in their configuration: the others may be lost.
-        self._sole = Sole(self.system, self.clock.now_ns(), self.system.new_inbox())
-        await self._sole.start()
+        self._alone = SingleInstance(self.system, self.clock.now_ns(), self.system.new_inbox())
+        await self._alone.start()
         client = await self._open_registry()
         self._add_twin_login()
         # Without accounts nobody else logs in.
@@ -84,7 +84,7 @@ class Ground(Subsystem):
 
     def tasks(self) -> Tasks:
         """Return the watch for another control plane, and those on accounts and connections."""
-        yield self._sole.watch()
+        yield self._alone.watch()
         yield self.accounts.keep(self.system, _ACCOUNTS_INTERVAL_S)
         yield watch_connections(self.client, self.system)
 

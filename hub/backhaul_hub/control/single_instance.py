@@ -25,7 +25,7 @@ _ASK_S = 1.0
 _ASKS = 5
 
 
-class Sole:
+class SingleInstance:
     """Sees to it that this control plane is the only one.
 
     Args:

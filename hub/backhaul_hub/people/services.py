@@ -25,8 +25,8 @@ from backhaul_codec.state.tree import Topology
 from backhaul_codec.state.tree_text import describe, render
 from backhaul_hub import questions
 from backhaul_hub.commands import rows as command_rows
-from backhaul_hub.commands.arrival import BODY_BYTES_MAX
 from backhaul_hub.commands.command import command_subject
+from backhaul_hub.commands.delivery import BODY_BYTES_MAX
 from backhaul_hub.commands.requests import listed
 from backhaul_hub.db.store import Registry
 from backhaul_hub.device import FLEET, Device

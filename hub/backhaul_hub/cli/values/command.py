@@ -18,8 +18,8 @@ from backhaul_hub.broadcast import events as live
 from backhaul_hub.cli._ask import Access, Operator, Visitor
 from backhaul_hub.cli._options import access_option, json_option, who_option
 from backhaul_hub.cli._printing import print_json
-from backhaul_hub.commands.arrival import read_body
 from backhaul_hub.commands.command import command_subject, result_subject
+from backhaul_hub.commands.delivery import read_body
 from backhaul_hub.commands.outcome import State
 from backhaul_hub.config import load
 from backhaul_hub.errors import HubError, JetStreamError

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from nats.errors import OutboundBufferLimitError
 
-from backhaul_hub.control import single_instance as sole
-from backhaul_hub.control.single_instance import SUBJECT, Sole
+from backhaul_hub.control import single_instance as single
+from backhaul_hub.control.single_instance import SUBJECT, SingleInstance
 from backhaul_hub.errors import HubError
 from tests.support.rig import patient
 
@@ -28,7 +28,7 @@ class Connection:
 
     def __init__(self) -> None:
         self.announced = 0
-        self.sole = Sole(self, 2, "younger")  # type: ignore[arg-type]
+        self.sole = SingleInstance(self, 2, "younger")  # type: ignore[arg-type]
 
     async def publish(self, subject: str, body: bytes) -> None:
         self.announced += 1
@@ -50,7 +50,7 @@ class Message:
 async def test_one_that_cannot_announce_itself_goes_on_and_ends_where_an_older_one_is_heard(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sole, "_ANNOUNCE_S", 0.0)
+    monkeypatch.setattr(single, "_ANNOUNCE_S", 0.0)
     connection = Connection()
     with pytest.raises(HubError, match="another control plane"):
         async with asyncio.timeout(60):
@@ -81,7 +81,7 @@ async def test_none_starts_beside_one_that_is_slow_to_answer(nats_server: NatsSe
     async with connected(nats_server) as client:
         await client.subscribe(SUBJECT, cb=answer_late)
         with pytest.raises(HubError, match="another control plane"):
-            await Sole(client, 2, "younger").start()
+            await SingleInstance(client, 2, "younger").start()
 
 
 @pytest.mark.nats
@@ -89,11 +89,11 @@ async def test_one_starts_where_the_other_is_silent_for_good(
     nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its machine is gone, and the server has not noticed yet."""
-    monkeypatch.setattr(sole, "_ASK_S", 0.05)
+    monkeypatch.setattr(single, "_ASK_S", 0.05)
 
     async def say_nothing(message: Msg) -> None:
         pass
 
     async with connected(nats_server) as client:
         await client.subscribe(SUBJECT, cb=say_nothing)
-        await Sole(client, 2, "younger").start()
+        await SingleInstance(client, 2, "younger").start()

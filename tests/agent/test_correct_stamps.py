@@ -26,7 +26,7 @@ from backhaul_agent.time_sync.correct_stamps import (
     SETTLE_ROWS,
     Correction,
     Corrections,
-    Settler,
+    StampCorrector,
     clock_body,
     correct,
     settled,
@@ -149,13 +149,13 @@ def test_a_better_estimate_that_comes_meanwhile_changes_the_order_of_no_readings
 
 
 class Agent:
-    """A ledger, a writer and a settler on a clock that starts in 1970; the writer is driven by hand."""
+    """A ledger, a writer and a corrector on a clock that starts in 1970; the writer is driven by hand."""
 
     def __init__(self, ledger: Ledger, system: FakeClock) -> None:
         self.ledger, self.system = ledger, system
         self.clock = HubClock(system, CONFIG.clock)
         self.writer = Writer(ledger, CONFIG, self.clock, on_commit=lambda: None)
-        self.settler = Settler(ledger, self.writer, self.clock)
+        self.corrector = StampCorrector(ledger, self.writer, self.clock)
 
     @classmethod
     async def start(cls, path: Path, system: FakeClock, disk: FailingDisk, boot: str) -> Agent:
@@ -179,7 +179,7 @@ class Agent:
         return NOW + self.system.steady_ns()
 
     async def settle(self, *, transactions: int | None = None) -> None:
-        """Do what `Settler` does, or only its first so many transactions, as before a crash."""
+        """Do what `StampCorrector` does, or only its first so many transactions, as before a crash."""
         await self.commit()
         corrections = Corrections(self.clock)
         while transactions is None or transactions > 0:
@@ -189,7 +189,7 @@ class Agent:
             changes = settled(rows, corrections)
             self.writer._deferred._owed.inbound.append(changes)
             await self.commit()
-            self.settler._count(changes)
+            self.corrector._count(changes)
             transactions = None if transactions is None else transactions - 1
 
     def sync(self) -> None:
@@ -287,9 +287,9 @@ async def test_points_found_not_to_be_sent_after_stamps_were_put_right_do_not_ho
 
     async def settle_if_due() -> None:
         keeper._look()
-        if keeper.settler._due.is_set():
-            keeper.settler._due.clear()
-            await keeper.settler._settle()
+        if keeper.corrector._due.is_set():
+            keeper.corrector._due.clear()
+            await keeper.corrector._settle()
 
     try:
         await settle_if_due()
@@ -321,7 +321,7 @@ async def test_what_an_unsynced_boot_left_goes_as_it_stands_flagged_unset(tmp_pa
             message = decode(row.body, node="n")
             assert message.clock == 2
             assert {point.time for point in message.points} == {stamp}
-        assert (agent.settler.corrected, agent.settler.given_up) == (0, 2)
+        assert (agent.corrector.corrected, agent.corrector.given_up) == (0, 2)
         # The new boot's own stamps still wait, behind what has gone.
         await agent.stamp(9, live=True)
         await agent.settle()
@@ -437,10 +437,10 @@ async def test_a_better_estimate_that_comes_while_the_disk_fails_changes_the_ord
     writing = asyncio.create_task(agent.writer.run())
     try:
         with pytest.raises(LedgerStorageError):
-            await agent.settler._settle()
-        assert agent.settler.corrected == 1
-        await agent.settler._settle()
-        assert agent.settler.corrected == 2
+            await agent.corrector._settle()
+        assert agent.corrector.corrected == 1
+        await agent.corrector._settle()
+        assert agent.corrector.corrected == 2
         times = await agent.times()
         assert times[1.0] == times[2.0]
     finally:
@@ -465,10 +465,10 @@ async def test_what_the_disk_kept_from_being_read_says_of_the_clock_what_is_know
     with monkeypatch.context() as disk:
         disk.setattr(agent.ledger, "pending", failing)
         with pytest.raises(LedgerStorageError):
-            await agent.settler._settle()
+            await agent.corrector._settle()
     agent.sync()
     try:
-        await agent.settler._settle()
+        await agent.corrector._settle()
         [row] = await agent.rows()
         (point,) = decode(row.body, node="", type="clock").points
         assert isinstance(point.value, Opaque)

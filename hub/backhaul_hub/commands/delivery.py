@@ -32,7 +32,7 @@ class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     who: Annotated[str, Meta(max_length=64)] = ""
 
 
-class Arrival(NamedTuple):
+class Delivery(NamedTuple):
     """A message of TWIN_CMD."""
 
     subject: str
@@ -50,24 +50,24 @@ class _Id(msgspec.Struct, frozen=True):
 _read_body = Reader(Body).read
 
 
-def read_arrival(
-    arrival: Arrival, rules: CommandRules, devices: Collection[str], *, full: bool = False
+def read_delivery(
+    delivery: Delivery, rules: CommandRules, devices: Collection[str], *, full: bool = False
 ) -> Command:
     """Return the command in a message; one that cannot be carried out has failed already.
 
     Where it has no id, its place in the stream makes one: the same each time it is delivered.
     """
-    tokens = arrival.subject.split(".")
+    tokens = delivery.subject.split(".")
     device, name = tokens[3], ".".join(tokens[5:])
-    made_id = f"{arrival.stored_ns:x}-{arrival.seq}"
+    made_id = f"{delivery.stored_ns:x}-{delivery.seq}"
     body, params, refusal = Body(), "null", None
     try:
         msgspec.convert(name, CommandName)
-        body = read_body(arrival.data)
+        body = read_body(delivery.data)
         params = _exact(bytes(body.params))
         _require(body, device, rules, devices, full=full)
     except (ValueError, msgspec.DecodeError) as error:
-        body = body if body.id else Body(id=_id_in(arrival.data))
+        body = body if body.id else Body(id=_id_in(delivery.data))
         refusal = Outcome.by_hub(ErrorCode.REFUSED, why=error)
     deadline_s = body.deadline_s or rules.deadline_s
     command = Command(
@@ -76,11 +76,11 @@ def read_arrival(
         name=name,
         params=params,
         who=body.who,
-        deadline_ns=arrival.stored_ns + round(min(deadline_s, rules.deadline_s_max) * _SECOND_NS),
-        queued_ns=arrival.stored_ns,
+        deadline_ns=delivery.stored_ns + round(min(deadline_s, rules.deadline_s_max) * _SECOND_NS),
+        queued_ns=delivery.stored_ns,
     )
     if refusal:
-        command.end(State.FAILED, arrival.stored_ns, refusal)
+        command.end(State.FAILED, delivery.stored_ns, refusal)
     return command
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backhaul_agent.artifacts.rate_limit import FLOOR_BYTES, QUEUE_S, TransferWindow
-from backhaul_agent.artifacts.transfer_state import ANSWER_S_MAX, ByteSpan, Passage
+from backhaul_agent.artifacts.transfer_state import ANSWER_S_MAX, ByteSpan, TransferState
 from backhaul_codec.protocol.blobs import PIECE_BYTES_MAX, WINDOW_BYTES_MAX
 
 
@@ -27,23 +27,23 @@ class Line:
     under_way: deque[tuple[float, ByteSpan]] = field(default_factory=deque)
     most_bytes: int = 0
 
-    def run(self, passage: Passage, seconds: float) -> int:
+    def run(self, state: TransferState, seconds: float) -> int:
         """Let the time pass; return what arrived."""
-        end_s, before = self.now_s + seconds, passage.done
-        while self.now_s < end_s and passage.done < passage.size:
-            while span := passage.next(self.now_s):
+        end_s, before = self.now_s + seconds, state.done
+        while self.now_s < end_s and state.done < state.size:
+            while span := state.next(self.now_s):
                 start_s = max(self.free_s, self.now_s + self.busy_s)
                 self.free_s = start_s + (span.length + 60) / self.rate_bytes_s
                 self.under_way.append((self.free_s + self.round_trip_s, span))
             waiting = sum(span.length for _, span in self.under_way)
             self.most_bytes = max(self.most_bytes, waiting)
             self.now_s, span = self.under_way.popleft()
-            assert passage.arrived(self.now_s, span.offset, span.length)
-        return passage.done - before
+            assert state.arrived(self.now_s, span.offset, span.length)
+        return state.done - before
 
 
-def passage(size: int = 1 << 30, done: int = 0) -> Passage:
-    return Passage(size, done, TransferWindow())
+def state(size: int = 1 << 30, done: int = 0) -> TransferState:
+    return TransferState(size, done, TransferWindow())
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def passage(size: int = 1 << 30, done: int = 0) -> Passage:
 def test_a_slow_link_is_filled_and_what_is_new_waits_for_little(
     rate_bytes_s: float, round_trip_s: float
 ) -> None:
-    line, moving = Line(rate_bytes_s, round_trip_s), passage()
+    line, moving = Line(rate_bytes_s, round_trip_s), state()
     line.run(moving, 60)
     line.most_bytes = 0
     carried = line.run(moving, 120)
@@ -62,14 +62,14 @@ def test_a_slow_link_is_filled_and_what_is_new_waits_for_little(
 
 
 def test_a_fast_link_gets_less_than_a_chunk_and_never_more() -> None:
-    line, moving = Line(1e8, 0.001), passage()
+    line, moving = Line(1e8, 0.001), state()
     line.run(moving, 10)
     assert moving.pace.window == line.most_bytes == WINDOW_BYTES_MAX
     assert moving.pace.piece == PIECE_BYTES_MAX
 
 
 def test_behind_a_backlog_the_floor_is_left_and_the_window_comes_back() -> None:
-    line, moving = Line(12_500.0, 0.1), passage()
+    line, moving = Line(12_500.0, 0.1), state()
     line.run(moving, 30)
     assert moving.pace.window > 4 * FLOOR_BYTES
     line.busy_s = 3.6
@@ -100,7 +100,7 @@ def test_over_any_line_everything_arrives_once_in_order(
     size: int, done: int, seed: int, loss: float
 ) -> None:
     chance = random.Random(seed)
-    moving = passage(size, done=min(done, size))
+    moving = state(size, done=min(done, size))
     first = moving.done
     now_s, kept = 0.0, first
     for _ in range(5000):
@@ -125,7 +125,7 @@ def test_over_any_line_everything_arrives_once_in_order(
 
 
 def test_after_a_cut_a_window_is_asked_again_and_no_more() -> None:
-    line, moving = Line(1e7, 0.001), passage(size=50_000_000)
+    line, moving = Line(1e7, 0.001), state(size=50_000_000)
     line.run(moving, 2)
     assert moving.done < moving.size
     while moving.next(line.now_s):
@@ -140,7 +140,7 @@ def test_after_a_cut_a_window_is_asked_again_and_no_more() -> None:
 
 
 def test_what_comes_late_after_a_loss_makes_nothing_be_asked_again() -> None:
-    moving = passage()
+    moving = state()
     moving.pace.link_carries(1e6)
     spans = []
     while span := moving.next(0.0):
@@ -158,7 +158,7 @@ def test_what_comes_late_after_a_loss_makes_nothing_be_asked_again() -> None:
 
 
 def test_an_upload_goes_by_what_the_hub_holds() -> None:
-    moving = passage(size=4096)
+    moving = state(size=4096)
     assert moving.next(0.0) == ByteSpan(0, 1024)
     assert moving.next(0.0) == ByteSpan(1024, 1024)
     assert moving.next(0.0) is None
@@ -172,7 +172,7 @@ def test_an_upload_goes_by_what_the_hub_holds() -> None:
 
 
 def test_an_answer_that_does_not_come_is_overdue() -> None:
-    moving = passage()
+    moving = state()
     assert not moving.overdue(1e9)
     moving.next(5.0)
     assert not moving.overdue(5.0 + ANSWER_S_MAX - 0.1)
