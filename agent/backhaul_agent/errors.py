@@ -41,7 +41,6 @@ class Code(StrEnum):
     BAD_FIELD = "bad_field"
     BAD_VALUE = "bad_value"
     BAD_TIME = "bad_time"
-    NO_TIME = "no_time"
     BAD_FRAME = "bad_frame"
     TOO_LARGE = "too_large"
     BUSY = "busy"

@@ -479,7 +479,7 @@ async def test_what_is_published_where_commands_are_delivered_is_none(tmp_path: 
                 cast("Any", SimpleNamespace(reply=reply, subject=DELIVER, data=b""))
             )
         await it.shell._arrived(it.message("a"))
-        taking = asyncio.create_task(it.shell._take_in(cast("Any", it), registry))
+        taking = asyncio.create_task(it.shell._take_in(registry))
         try:
             await until(lambda: taking.done() or len(it.shell.book.open) == 1)
             assert not taking.done()

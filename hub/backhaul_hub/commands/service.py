@@ -148,7 +148,7 @@ class CommandShell:
         await self._begin_queue(api)
         self._to_send.set()
         return [
-            self._take_in(client, registry),
+            self._take_in(registry),
             self._send(api, registry),
             self._tell(client, registry),
             self._keep(api, registry),
@@ -205,7 +205,7 @@ class CommandShell:
         if message.reply.startswith("$JS.ACK."):
             await self._arrivals.put(message)
 
-    async def _take_in(self, client: Client, registry: Registry) -> None:
+    async def _take_in(self, registry: Registry) -> None:
         """Store what operators publish, and only then act upon it; for ever."""
         while True:
             messages = [await self._arrivals.get()]

@@ -91,7 +91,7 @@ def sample_rows(
     present, watched_ns = _presence(batch, messages)
     good[list(present)] = True
     samples, heads = _points(batch, stored_ns, wanted, dictionaries)
-    heads += _down(batch, stored_ns, wanted)
+    heads += _down(batch, wanted)
     # Rows that are no message of a vehicle's (garbage, gaps, DOWN) fall out here.
     place = np.cumsum(good) - 1
     samples["message"] = place[samples["message"]]
@@ -253,9 +253,7 @@ def head_words(
     return words
 
 
-def _down(
-    batch: pa.RecordBatch, stored_ns: NDArray[np.int64], wanted: Wanted
-) -> Iterator[HeadWord]:
+def _down(batch: pa.RecordBatch, wanted: Wanted) -> Iterator[HeadWord]:
     """Yield the config points on their way to vehicles, `in.<device>.p.<node>.<type>.<key>`."""
     for row, subject in enumerate(batch.column("subject").to_pylist()):
         if not (subject or "").startswith("in."):

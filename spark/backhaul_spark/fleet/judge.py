@@ -91,7 +91,7 @@ class Judge:
             self._take_firmwares(signal, measures.fall, drains=True)
         everywhere = np.where(measures.present, 1, -1).astype(np.int64)
         by_model = measures.offsets(cells.level, everywhere)
-        self._take_firmwares(signal, row_mean(by_model), drains=False, shown=measures.mean)
+        self._take_firmwares(signal, row_mean(by_model), drains=False)
         self._note(signal, measures, drains=drains)
 
     def _take_measure(self, signal: Signal, measure: Measure) -> None:
@@ -126,9 +126,7 @@ class Judge:
             found.append(self._of(row, "stuck", signal, score, text, value, None, peers, cohort))
         return found
 
-    def _take_firmwares(
-        self, signal: Signal, values: Floats, *, drains: bool, shown: Floats | None = None
-    ) -> None:
+    def _take_firmwares(self, signal: Signal, values: Floats, *, drains: bool) -> None:
         for apart in firmwares_apart(values, self._cohorts, only_above=drains):
             if (apart.model, apart.firmware, signal) in self._apart:
                 continue  # that it falls faster says more than that it lies lower

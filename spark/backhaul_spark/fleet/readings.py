@@ -123,14 +123,12 @@ class Census:
     """The devices and signals of windows, and the readings that each device sent in them.
 
     Attributes:
-        passed_over: signals that are not among `signals`, as these are many enough.
         seen: a row a device, a column a window: whether there are readings.
         points: readings of any kind, of each device.
     """
 
     devices: list[str]
     signals: list[Signal]
-    passed_over: int
     seen: NDArray[np.bool_]
     points: NDArray[np.int64]
 
@@ -174,7 +172,7 @@ class Readings:
                 rows[signal] = rows.get(signal, 0) + row["count_count"]
         ranked = sorted(rows, key=lambda signal: (-rows[signal], signal))
         kept = sorted(ranked[:SIGNALS_MAX])
-        return Census(devices, kept, len(rows) - len(kept), seen, points)
+        return Census(devices, kept, seen, points)
 
     def cells(
         self, windows: Windows, devices: Sequence[str], signals: Sequence[Signal]
