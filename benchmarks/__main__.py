@@ -21,21 +21,25 @@ from typing import Any
 import click
 
 from backhaul_runtime.clock import Clock, SystemClock
-
-from . import machine, scratch
-from .frame_aims import judged
-from .gateway import options
+from benchmarks import machine, scratch
+from benchmarks.gateway import options
+from benchmarks.wire.frame_aims import judged
 
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """One module of this package with `run(*, quick) -> dict`, and what it measures."""
+    """One module with `run(*, quick) -> dict`, by room and name, and its measurement."""
 
-    name: str
+    place: str
     about: str
     needs_java: bool = False
     judged: Callable[[dict[str, Any]], dict[str, object]] | None = None
     """Puts the aims beside the figures of a module that knows none."""
+
+    @property
+    def name(self) -> str:
+        """Return the name on the command line."""
+        return self.place.rpartition("/")[2]
 
     def run(self, *, quick: bool) -> dict[str, object]:
         """Run it; it prints its own table."""
@@ -43,54 +47,71 @@ class Benchmark:
             reason = "no Java: set JAVA_HOME, or use make bench, which looks for one"
             print(f"{self.name}: skipped, {reason}")
             return {"skipped": reason}
-        module = importlib.import_module(f"benchmarks.{self.name}")
+        module = importlib.import_module(f"benchmarks.{self.place.replace('/', '.')}")
         result: dict[str, object] = module.run(quick=quick)
         return self.judged(result) if self.judged else result
 
 
 BENCHMARKS = (
     Benchmark(
-        "frame_size", "bytes per point of frames, on recordings of real vehicles", judged=judged
+        "wire/frame_size",
+        "bytes per point of frames, on recordings of real vehicles",
+        judged=judged,
     ),
-    Benchmark("small_frames", "what a fleet's tiny frames cost a reader, together and one by one"),
-    Benchmark("history_scan", "seconds to read a series out of a vehicle's frames"),
-    Benchmark("edge_history", "seconds to answer for history out of a vehicle's ledger"),
-    Benchmark("identities", "what a vehicle's identity costs, and what revoking one does"),
-    Benchmark("abuse", "how long an event takes beside a vehicle that floods the hub"),
-    Benchmark("program_flood", "how long programs wait beside one that floods the agent"),
+    Benchmark(
+        "wire/small_frames", "what a fleet's tiny frames cost a reader, together and one by one"
+    ),
+    Benchmark("wire/history_scan", "seconds to read a series out of a vehicle's frames"),
+    Benchmark("vehicle/edge_history", "seconds to answer for history out of a vehicle's ledger"),
+    Benchmark("hub/identities", "what a vehicle's identity costs, and what revoking one does"),
+    Benchmark("hub/abuse", "how long an event takes beside a vehicle that floods the hub"),
+    Benchmark("vehicle/program_flood", "how long programs wait beside one that floods the agent"),
     Benchmark("gateway", "bytes and seconds of a gateway's link, beside MQTT and plain NATS"),
-    Benchmark("ingest", "points and messages per second that an agent makes durable"),
-    Benchmark("memory", "resident memory of the agent"),
-    Benchmark("expanding", "peak memory of ingest for small messages that come to much"),
-    Benchmark("hub_drain", "how fast a backlog reaches the hub and is proved complete"),
+    Benchmark("vehicle/ingest", "points and messages per second that an agent makes durable"),
+    Benchmark("vehicle/memory", "resident memory of the agent"),
+    Benchmark("spark/expanding", "peak memory of ingest for small messages that come to much"),
+    Benchmark("hub/hub_drain", "how fast a backlog reaches the hub and is proved complete"),
     Benchmark(
-        "day_offline", "17 million points of a day offline: kept, drained, and memory meanwhile"
+        "vehicle/day_offline",
+        "17 million points of a day offline: kept, drained, and memory meanwhile",
     ),
-    Benchmark("cluster", "what three servers cost, and the pause when one dies"),
-    Benchmark("migrate", "for how long a hub stands still when it moves to another server"),
-    Benchmark("hub_twin", "what newest readings and rebroadcast cost the control plane"),
-    Benchmark("per_node", "what streams for every node cost, beside shared ones"),
-    Benchmark("resume", "seconds until a restored link carries the backlog"),
-    Benchmark("slow_link", "a backlog over 20 kbit/s and 600 ms, and what is new meanwhile"),
-    Benchmark("artifacts", "files over cuts and over 20 kbit/s, memory, and events meanwhile"),
-    Benchmark("idle_day", "bytes of a day with nothing to send, metered and always there"),
-    Benchmark("idle_crosstalk", "idle bytes of one link beside 500 absent devices"),
-    Benchmark("commands", "1,000 operators' commands under kill -9 of everything"),
-    Benchmark("sink", "alerts and commands of the twin job, and what kill -9 doubles of them"),
-    Benchmark("store_cut", "what a power cut takes from a leaf stream, and from the ledger"),
-    Benchmark("detector", "labelled anomalies found in recordings, and how early"),
-    Benchmark("restate", "what a backlog of two days does to the rollups, and how fast"),
-    Benchmark("sizing", "what a fleet needs, computed from what was measured"),
-    Benchmark("fleet_anomalies", "judging a day of 100,000 devices, and what it finds"),
+    Benchmark("hub/cluster", "what three servers cost, and the pause when one dies"),
+    Benchmark("hub/migrate", "for how long a hub stands still when it moves to another server"),
+    Benchmark("hub/hub_twin", "what newest readings and rebroadcast cost the control plane"),
+    Benchmark("link/per_node", "what streams for every node cost, beside shared ones"),
+    Benchmark("link/resume", "seconds until a restored link carries the backlog"),
+    Benchmark("link/slow_link", "a backlog over 20 kbit/s and 600 ms, and what is new meanwhile"),
+    Benchmark("link/artifacts", "files over cuts and over 20 kbit/s, memory, and events meanwhile"),
+    Benchmark("link/idle_day", "bytes of a day with nothing to send, metered and always there"),
+    Benchmark("link/idle_crosstalk", "idle bytes of one link beside 500 absent devices"),
+    Benchmark("link/commands", "1,000 operators' commands under kill -9 of everything"),
     Benchmark(
-        "twin", "rows a second through the twin's rules, and how soon alerts come", needs_java=True
+        "spark/sink", "alerts and commands of the twin job, and what kill -9 doubles of them"
     ),
     Benchmark(
-        "planted", "faults of a simulated fleet that the jobs find, and false ones", needs_java=True
+        "vehicle/store_cut", "what a power cut takes from a leaf stream, and from the ledger"
     ),
-    Benchmark("spark_ingest", "points per second into the history tables", needs_java=True),
-    Benchmark("kills", "jobs on Spark under kill -9: what is lost or doubled", needs_java=True),
-    Benchmark("fleet_load", "jobs on Spark under the load of 100,000 devices", needs_java=True),
+    Benchmark("spark/detector", "labelled anomalies found in recordings, and how early"),
+    Benchmark("spark/restate", "what a backlog of two days does to the rollups, and how fast"),
+    Benchmark("spark/sizing", "what a fleet needs, computed from what was measured"),
+    Benchmark("spark/fleet_anomalies", "judging a day of 100,000 devices, and what it finds"),
+    Benchmark(
+        "spark/twin",
+        "rows a second through the twin's rules, and how soon alerts come",
+        needs_java=True,
+    ),
+    Benchmark(
+        "spark/planted",
+        "faults of a simulated fleet that the jobs find, and false ones",
+        needs_java=True,
+    ),
+    Benchmark("spark/spark_ingest", "points per second into the history tables", needs_java=True),
+    Benchmark(
+        "spark/kills", "jobs on Spark under kill -9: what is lost or doubled", needs_java=True
+    ),
+    Benchmark(
+        "spark/fleet_load", "jobs on Spark under the load of 100,000 devices", needs_java=True
+    ),
 )
 _LIST = "\n".join(f"{each.name:16}{each.about}" for each in BENCHMARKS)
 

@@ -18,6 +18,6 @@ def run(*, quick: bool) -> dict[str, object]:
         ExceptionGroup: some part broke or lost data; the table of the others is printed before.
     """
     # Only now: the command line asks for the options alone, whatever it is to run.
-    from .report import measure
+    from benchmarks.gateway.report import measure
 
     return measure(quick=quick)

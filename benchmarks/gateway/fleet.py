@@ -14,12 +14,11 @@ from backhaul_codec.subjects import parse_uplink
 from backhaul_hub.config import load
 from backhaul_hub.enrol.add_device import DeviceSettings, create_device
 from backhaul_runtime.clock import SystemClock
+from benchmarks.errors import BenchmarkError
+from benchmarks.gateway.ours import UP
 from tests.support.rig.parts import DeviceRig, HubRig
 from tests.support.rig.shaped_relay import ShapedRelay
 from tests.support.stream_content import Tail
-
-from ..errors import BenchmarkError
-from .ours import UP
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..figures import at_most
+from benchmarks.figures import at_most
 
 if TYPE_CHECKING:
-    from ..figures import Aim
+    from benchmarks.figures import Aim
 
 OURS = "backhaul"
 PATIENT = "frames of 10 s"

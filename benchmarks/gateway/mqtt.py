@@ -17,12 +17,11 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from backhaul_codec import Point
 from backhaul_runtime.clock import SYSTEM_CLOCK
+from benchmarks.gateway.site import DEVICE, EachSecond, Inbox, Site
 from tests.support.rig.parts import Part, program
 from tests.support.rig.ports import free_port
 from tests.support.rig.shaped_relay import ShapedRelay
 from tests.support.sparkplug import Metric, Payload, birth, decode, encode
-
-from .site import DEVICE, EachSecond, Inbox, Site
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence

@@ -14,11 +14,10 @@ from backhaul_codec.kinds import REPORT, RESULT, SYSTEM
 from backhaul_codec.subjects import parse_uplink
 from backhaul_codec.wire.placed import decode_placed
 from backhaul_hub.lane_names import out_stream
+from benchmarks.gateway.site import ARRIVE_S, DEVICE, Inbox, Site
 from tests.support.rig.shaped_relay import ShapedRelay
 from tests.support.rig.vehicle import vehicle
 from tests.support.stream_content import Tail
-
-from .site import ARRIVE_S, DEVICE, Inbox, Site
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -12,12 +12,11 @@ from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 from backhaul_codec import Point
+from benchmarks.gateway.site import EachSecond, Inbox, Site
+from benchmarks.link.plain_link import HUB_STREAM, plain_link
 from tests.support.rig.shaped_relay import ShapedRelay
 from tests.support.rig.vehicle import connection
 from tests.support.stream_content import Tail
-
-from ..plain_link import HUB_STREAM, plain_link
-from .site import EachSecond, Inbox, Site
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable

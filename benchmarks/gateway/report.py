@@ -11,20 +11,16 @@ from itertools import islice
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
-from demo.simulate import Vehicle
-from tests.support.gateway_floor import self_contained
-from tests.support.gateway_work import VALUES
-
-from .. import scratch
-from ..figures import report
-from .fleet import idle_vehicles
-from .known import OURS, PATIENT
-from .mqtt import broker_program, sparkplug_site
-from .options import CHOSEN, ROWS
-from .ours import our_site
-from .plain import Per, plain_site
-from .site import DEVICE, SETTLE_S, Site
-from .steps import (
+from benchmarks import scratch
+from benchmarks.figures import report
+from benchmarks.gateway.fleet import idle_vehicles
+from benchmarks.gateway.known import OURS, PATIENT
+from benchmarks.gateway.mqtt import broker_program, sparkplug_site
+from benchmarks.gateway.options import CHOSEN, ROWS
+from benchmarks.gateway.ours import our_site
+from benchmarks.gateway.plain import Per, plain_site
+from benchmarks.gateway.site import DEVICE, SETTLE_S, Site
+from benchmarks.gateway.steps import (
     AT_1_HZ,
     POINTS_PER_S,
     SPARSE,
@@ -38,6 +34,9 @@ from .steps import (
     row_of,
     work,
 )
+from demo.simulate import Vehicle
+from tests.support.gateway_floor import self_contained
+from tests.support.gateway_work import VALUES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

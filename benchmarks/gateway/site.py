@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from backhaul_codec import Point
 from backhaul_runtime.clock import SYSTEM_CLOCK
+from benchmarks.errors import BenchmarkError
+from benchmarks.load import drive
 from tests.support.readings_account import Account
-
-from ..errors import BenchmarkError
-from ..load import drive
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable

@@ -8,19 +8,18 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from benchmarks.errors import BenchmarkError
+from benchmarks.figures import Figure
+from benchmarks.gateway.known import AIMS, BEFORE, OURS
+from benchmarks.gateway.ours import UP, OurInbox
+from benchmarks.gateway.site import DAY_S, Site, cost, idle, idle_commands, idle_readings, resumes
+from benchmarks.gateway.storage import written
 from tests.support.gateway_work import Work
-
-from ..errors import BenchmarkError
-from ..figures import Figure
-from .known import AIMS, BEFORE, OURS
-from .ours import UP, OurInbox
-from .site import DAY_S, Site, cost, idle, idle_commands, idle_readings, resumes
-from .storage import written
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from .site import Cost
+    from benchmarks.gateway.site import Cost
 
 AT_1_HZ = Work(nodes=30, values=2)
 SPREAD = Work(nodes=30, values=2, spread=True)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from .ours import StoredMessage
+    from benchmarks.gateway.ours import StoredMessage
 
 
 class Written(NamedTuple):

@@ -1,7 +1,7 @@
 """A hub of three servers loses one, then another, then two at once: what vehicles kept arrives.
 
 Real servers, real vehicles, on one machine. Not covered: a network that parts the servers, disks that
-are lost, three machines with clocks of their own. No second is asserted: `benchmarks/cluster.py` says
+are lost, three machines with clocks of their own. No second is asserted: `benchmarks/hub/cluster.py` says
 how long writing pauses.
 """
 
