@@ -38,10 +38,10 @@ class _Last(NamedTuple):
 
 
 def newest_of(message: bytes, *, node: str | None = None) -> list[Point]:
-    """Return one point for each (type, key) of a frame: the result of merging all of its points.
+    """Return one point for each (node, type, key) of a frame or bundle: the result of merging its points.
 
     That is the greatest (time, origin, encoded value) and the greatest tombstone. `node` is the
-    one of the subject, if that is to be proven. The points come in the order of the frame's series.
+    one of a frame's subject, if that is to be proven. The points come in the order of the frame's series.
 
     Raises: CodecError, as `decode` does; `kind` for a message that is no frame.
     """
@@ -52,7 +52,8 @@ def newest_in(layout: Layout) -> list[Point]:
     """Return the same for a frame that was read as far as its layout."""
     lasts = None if layout.tomb is not None else _lasts(layout)
     points = _winners(layout) if lasts is None else _points_at(layout, lasts)
-    if len(set(zip(layout.types, layout.keys or layout.types, strict=True))) == len(points):
+    names = (layout.types, layout.keys or layout.types, layout.nodes or layout.types)
+    if len(set(zip(*names, strict=True))) == len(points):
         return points
     return _merged(points)
 
@@ -118,12 +119,12 @@ def _points_at(layout: Layout, lasts: list[_Last]) -> list[Point]:
         origin_of = layout.origin_of.to_array()
         origins = [layout.origins[origin_of[last.at]] for last in lasts]
     points = []
-    for place, type_, key, last, origin in zip(
-        places, layout.types, keys, lasts, origins, strict=True
+    for place, node, type_, key, last, origin in zip(
+        places, layout.series_nodes(), layout.types, keys, lasts, origins, strict=True
     ):
         column = columns[place.column]
         [value] = values_at(layout, _last_alone(place, column), column)
-        points.append(Point(layout.node, type_, last.time, value, key, 0, origin))
+        points.append(Point(node, type_, last.time, value, key, 0, origin))
     return points
 
 
@@ -136,7 +137,9 @@ def _winners(layout: Layout) -> list[Point]:
     keys = layout.keys or [""] * len(places)
     origin_of = None if layout.origin_of is None else layout.origin_of.to_array()
     points, end = [], 0
-    for place, type_, key, count in zip(places, layout.types, keys, layout.counts, strict=True):
+    for place, node, type_, key, count in zip(
+        places, layout.series_nodes(), layout.types, keys, layout.counts, strict=True
+    ):
         rows = by_series[end : end + count]
         end += count
         values = values_at(layout, place, columns[place.column])
@@ -148,7 +151,7 @@ def _winners(layout: Layout) -> list[Point]:
         )
         origin, _, value = max(rivals, key=itemgetter(0, 1))
         tombstone = max(map(layout.tomb.__getitem__, rows)) if layout.tomb else 0
-        points.append(Point(layout.node, type_, time, value, key, tombstone, origin))
+        points.append(Point(node, type_, time, value, key, tombstone, origin))
     return points
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from array import array
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import mul
 from typing import Any
@@ -92,6 +92,10 @@ class Layout:
     def shapes(self) -> tuple[bytes, bytes, bytes]:
         """Return the dtypes, columns and exponents of the series."""
         return self.kinds[::3], self.kinds[1::3], self.kinds[2::3]
+
+    def series_nodes(self) -> Sequence[str]:
+        """Return the node of each series, in series order."""
+        return self.nodes or [self.node] * len(self.types)
 
 
 def read_layout(body: bytes, *, bundle: bool = False) -> Layout:
