@@ -210,9 +210,9 @@ def test_a_length_that_is_not_the_bodys_is_refused() -> None:
         assert code_of(lambda message=message: plain(message, known(BODY))) == "length"  # type: ignore[misc]
     trailing = packed_by_hand(body, BODY, tail=b"x")
     assert code_of(lambda: plain(trailing, known(BODY))) == "trailing"
-    message = bytearray(packed_by_hand(body, BODY))
-    message[18] ^= 1
-    assert code_of(lambda: decode(plain(bytes(message), known(BODY)))) == "crc"
+    damaged = bytearray(packed_by_hand(body, BODY))
+    damaged[18] ^= 1
+    assert code_of(lambda: decode(plain(bytes(damaged), known(BODY)))) == "crc"
 
 
 def test_a_bomb_is_inflated_no_further_than_it_says() -> None:

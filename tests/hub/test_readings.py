@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from backhaul_codec import Opaque, Point, Value, encode_frame, encode_point
+from backhaul_codec import Opaque, Point, Value, encode_bundle, encode_frame, encode_point
 from backhaul_hub.broadcast.points import told, told_reading
 from backhaul_hub.continuity.examine import LAYOUT_BYTES_MAX, examine
 from backhaul_hub.continuity.future_stamps import FutureRule
@@ -213,6 +213,48 @@ def test_of_a_backlog_listeners_are_told_the_newest_alone() -> None:
         take(readings, "f.battery", body, now=False)
     readings.take_changes()
     assert len(readings.fresh) == 4
+
+
+def test_a_bundle_counts_for_each_of_its_nodes() -> None:
+    """Also where two nodes have series of one name, and where one of them alone is newer."""
+    readings = some_readings(listening=True)
+    first = [Point("battery", "temp", 5, 20.0), Point("motor", "temp", 9, 80.0)]
+    take(readings, "b", encode_bundle(first, epoch=1, seq=1))
+    then = [Point("battery", "temp", 7, 21.0), Point("motor", "temp", 8, 79.0)]
+    take(readings, "b", encode_bundle(then, epoch=1, seq=2))
+    frame(readings, Point("gps", "speed", 6, 12.5))
+    assert readings.of(DEVICE) == {
+        DeviceSeries("battery", "temp", ""): Reading(7, 21.0),
+        DeviceSeries("motor", "temp", ""): Reading(9, 80.0),
+        DeviceSeries("gps", "speed", ""): Reading(6, 12.5),
+    }
+    told_of = [(new.series.node, new.reading.value) for new in readings.fresh]
+    assert told_of == [("battery", 20.0), ("motor", 80.0), ("battery", 21.0), ("gps", 12.5)]
+
+
+def test_a_bundle_is_told_by_node_to_whom_that_node_concerns() -> None:
+    """Whoever may see one node of a device hears nothing of the others in the same message."""
+    readings = some_readings(listening=True)
+    points = [Point("battery", "soc", START_NS, 81.5), Point("camera", "faces", START_NS, 3)]
+    take(readings, "b", encode_bundle(points, epoch=1, seq=1))
+    groups = {"battery": ("energy", "VID-001"), "camera": ("security", "VID-001")}
+    for new in readings.fresh:
+        message = told_reading(new, groups[new.series.node])
+        other = "camera" if new.series.node == "battery" else "battery"
+        assert {subject.split(".")[1] for subject in message.subjects} == {*groups[new.series.node]}
+        assert other not in str(message)
+    assert len(readings.fresh) == 2
+
+
+def test_readings_of_a_bundle_from_the_future_are_counted_and_left_out_each() -> None:
+    readings = some_readings()
+    clock_ns = FakeClock().now_ns()
+    points = [Point("a", "t", clock_ns, 1), Point("b", "t", clock_ns + 3600 * SECOND_NS, 2)]
+    take(readings, "b", encode_bundle(points, epoch=1, seq=1))
+    assert [series.node for series in readings.of(DEVICE)] == ["a"]
+    report = readings.ahead.report(DEVICE)
+    assert report is not None
+    assert report["points"] == 1
 
 
 def test_a_reading_is_told_to_every_ancestor() -> None:

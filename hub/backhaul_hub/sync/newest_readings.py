@@ -1,6 +1,6 @@
 """The newest telemetry of every series, in memory, for twins. Pure.
 
-From frames, and from `e.heads` events, which a vehicle sends first of all when its link comes up:
+From frames and bundles, and from `e.heads` events, which a vehicle sends first of all when its link comes up:
 then the newest is known at once, and the frames that come after it are older and change nothing.
 Nothing of it is stored: after a restart of the control plane it fills again as vehicles send.
 
@@ -17,7 +17,7 @@ import msgspec
 import structlog
 
 from backhaul_codec import CodecError, Opaque, Point, Value, decode
-from backhaul_codec.kinds import FRAME, SYSTEM
+from backhaul_codec.kinds import BUNDLE, FRAME, SYSTEM
 from backhaul_codec.points import JSON
 from backhaul_codec.rules import plain_value, require_name, require_time
 from backhaul_codec.state.json_values import value_from_json, value_to_json
@@ -85,7 +85,7 @@ class Readings:
         self._keep = keep
         self._devices: dict[str, dict[DeviceSeries, Reading]] = {}
         self._frames: list[tuple[Examined, bool]] = []
-        """Frames of this turn, and whether each is new."""
+        """Frames and bundles of this turn, and whether each is new."""
         self.fresh: list[NewReading] = []
         """What is to be told to whoever listens; taken by who has told it."""
 
@@ -108,7 +108,7 @@ class Readings:
     def on_message(self, said: Examined, is_new: bool) -> None:
         """Take in one message of a vehicle. Repeats change nothing."""
         uplink = said.uplink
-        if uplink.kind is FRAME:
+        if uplink.kind is FRAME or uplink.kind is BUNDLE:
             self._frames.append((said, is_new))
         elif uplink.kind is SYSTEM and uplink.type == "heads" and self._keep:
             try:
@@ -141,8 +141,9 @@ class Readings:
     def _is_news(self, device: str, layout: Layout, newest_ns: int) -> bool:
         """Return whether a frame may have a newer value of any of its series."""
         known = self.of(device)
-        for type_, key in zip(layout.types, layout.keys or repeat(""), strict=False):
-            before = known.get(DeviceSeries(layout.node, type_, key))
+        nodes = layout.nodes or repeat(layout.node)
+        for node, type_, key in zip(nodes, layout.types, layout.keys or repeat(""), strict=False):
+            before = known.get(DeviceSeries(node, type_, key))
             if before is None or before.time < newest_ns:
                 return True
         return False
