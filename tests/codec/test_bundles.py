@@ -34,34 +34,19 @@ from backhaul_codec.wire.frame_fields import POINTS_MAX, Field
 from backhaul_codec.wire.placed import decode_placed, prove_placed
 from backhaul_codec.wire.retime import retime
 from backhaul_codec.wire.survey import survey
-from tests.codec.test_hostile import outcome
 from tests.support import strategies
+from tests.support.alike import outcome
+from tests.support.small_bundles import NOON, POINTS, bundles
 from tests.support.strategies import exact
 
-NOON = 1_700_000_000_000_000_000
 PLACE = parse_uplink(f"up.VID-001.{BUNDLE_SUBJECT}")
 
-POINTS = [
-    Point("battery", "soc", NOON, 81.2),
-    Point("gps", "speed", NOON, 12.5),
-    Point("battery", "soc", NOON + 10**9, 81.1),
-    Point("gps", "fix", NOON + 10**9, 2**63 + 5),
-    Point("gps", "speed", NOON + 10**9, 12.5, tombstone=1, origin="hub"),
-    Point("door", "soc", NOON + 10**9, "open", key="left"),
-]
 GOLDEN = (
     "2100070000000900000000000000a70000007269637bae0006011b17979cfe362a0000021a3b9aca0003450001000000"
     "0446000100020103058463736f636573706565646366697863736f63074c01000101000103000004060009a20042ff00"
     "0641000684606060646c6566740858182c7d050300000000000000000000000000000000000000800a81646f70656e0f"
     "846762617474657279636770736367707364646f6f720b460000000001000c8282606368756246000000000100"
 )
-
-
-@st.composite
-def bundles(draw: st.DrawFn) -> list[Point]:
-    """Draw points of several nodes, which may have series of the same names, in any order."""
-    some = draw(st.lists(strategies.frames(max_size=8), min_size=1, max_size=4))
-    return draw(st.permutations([point for points in some for point in points]))
 
 
 def body_of(**changes: Any) -> bytes:

@@ -41,9 +41,9 @@ from backhaul_codec.wire.dictionaries import (
     read_dictionary,
 )
 from backhaul_codec.wire.envelope import CODEC_OFFSET, HEADER_BYTES, seal, unseal
-from tests.codec.test_bundles import NOON, POINTS, bundles
-from tests.codec.test_hostile import outcome
 from tests.support import strategies
+from tests.support.alike import outcome
+from tests.support.small_bundles import NOON, POINTS, bundles
 
 if TYPE_CHECKING:
     from collections.abc import Callable

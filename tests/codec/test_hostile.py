@@ -28,10 +28,10 @@ from backhaul_codec import (
     peek,
     restamp,
 )
-from backhaul_codec.bulk.columns import Rejected, decode_columns
 from backhaul_codec.wire.envelope import HEADER_BYTES, seal, unseal
 from backhaul_codec.wire.point_body import write_point
 from tests.support import strategies
+from tests.support.alike import outcome
 
 NOON = 1_700_000_000_000_000_000
 MIB = 1 << 20
@@ -47,23 +47,6 @@ POINTS = [
     Point("n", "json", NOON + 10**9, Opaque(6, b"{}")),
     Point("n", "bytes", NOON + 10**9, b"\xff"),
 ]
-
-
-def outcome(message: bytes) -> str:
-    """Return the code of the one error of all readers, or "" where all accept the message."""
-    codes = set()
-    for read in (decode, check):
-        try:
-            read(message)
-        except CodecError as error:
-            codes.add(error.code)
-        else:
-            codes.add("")
-    rejected: list[Rejected] = []
-    decode_columns([message], rejected=rejected)
-    codes.add(rejected[0].code if rejected else "")
-    assert len(codes) == 1, codes
-    return codes.pop()
 
 
 def sealed(body: bytes, kind: Kind = Kind.FRAME) -> bytes:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
+from backhaul_codec import CodecError, check, decode
 from backhaul_codec.bulk.columns import Rejected, decode_columns
 
 if TYPE_CHECKING:
@@ -44,3 +45,20 @@ def changed(body: bytes) -> Iterator[bytes]:
         yield body[:at] + body[at + 1 :]
         yield body[: at + 1] + body[at:]
         yield body[:at]
+
+
+def outcome(message: bytes) -> str:
+    """Return the code of the one error of all readers, or "" where all accept the message."""
+    codes = set()
+    for read in (decode, check):
+        try:
+            read(message)
+        except CodecError as error:
+            codes.add(error.code)
+        else:
+            codes.add("")
+    rejected: list[Rejected] = []
+    decode_columns([message], rejected=rejected)
+    codes.add(rejected[0].code if rejected else "")
+    assert len(codes) == 1, codes
+    return codes.pop()
