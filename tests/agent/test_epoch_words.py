@@ -20,16 +20,17 @@ from backhaul_agent.config import Config, DeviceConfig
 from backhaul_agent.hub_time.hub_clock import HubClock
 from backhaul_agent.leaf.jetstream import JetStream, Stored
 from backhaul_agent.ledger.rows import LedgerChanges, Staged
-from backhaul_agent.uplink.adoption import Adoption
+from backhaul_agent.uplink.adoption import Adoption, HeldLane
 from backhaul_agent.uplink.confirmations import Confirmations
 from backhaul_agent.uplink.epoch_sync import SPAN_MAX, EpochWords
-from backhaul_codec import Point, encode_point
+from backhaul_agent.uplink.out_stream import OutStream
+from backhaul_codec import Point, encode_point, hash_of
 from tests.agent.ledgers import open_ledger, opening, outgoing
 from tests.support.agent_clock import FakeClock
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
     from pathlib import Path
 
     from backhaul_agent.ledger.ledger import Ledger
@@ -75,7 +76,13 @@ async def ledger(tmp_path: Path) -> AsyncIterator[Ledger]:
 
 
 async def judge(
-    ledger: Ledger, leaf: Leaf, highest: dict[int, int], *, former: int = 42, mark: int = 0
+    ledger: Ledger,
+    leaf: Leaf,
+    highest: dict[int, int],
+    *,
+    former: int = 42,
+    mark: int = 0,
+    meta: Mapping[str, str | int] | None = None,
 ) -> list[list[Point]]:
     """Judge the staged row; return the points that may be framed now."""
     writer = Writer(ledger, CONFIG, FakeClock(), on_commit=lambda: None)
@@ -83,7 +90,7 @@ async def judge(
     lane = ledger.lane("bulk", former)
     assert lane is not None
     rows = [row._replace(boot=mark) for row in await ledger.staged()]
-    suspects.restore(rows, former, {"bulk": lane.last_seq}, {})
+    suspects.restore(rows, former, {"bulk": lane.last_seq}, meta or {})
     words = EpochWords(ledger, writer, FakeClock())
     words.heard({epoch: {"bulk": (seq, 0)} for epoch, seq in highest.items()}, {})
     writing = asyncio.create_task(writer.run()) if leaf.on_asked is None else None
@@ -137,6 +144,43 @@ async def test_holes_of_older_epochs_say_nothing_of_what_was_staged_later(ledger
     leaf = Leaf([(41, 9), (42, 1)])
     await ledger.commit(LedgerChanges(opening=opening(44)))
     assert await judge(ledger, leaf, {42: 3, 43: 0}, former=43) == [[STAGED]]
+
+
+@pytest.mark.parametrize("emptied", [False, True])
+@pytest.mark.parametrize("held", [False, True])
+async def test_what_was_taken_in_from_out_may_be_what_was_staged(
+    ledger: Ledger, emptied: bool, held: bool
+) -> None:
+    """The ledger knows epoch 44 from then on, also after a restart, but did not send it.
+
+    If the hub holds it for certain it is not taken in: then it is gone when OUT is emptied.
+    """
+    await ledger.commit(LedgerChanges(staged=[Staged("n", 1, pack([OTHER]))]))
+    leaf = Leaf([(42, 1), (43, 1), (44, 1), (44, 2)])
+    await ledger.commit(LedgerChanges([outgoing()]))
+    before = Writer(ledger, CONFIG, FakeClock(), on_commit=lambda: None)
+    before.gate.suspects.restore(await ledger.staged(), 42, {"bulk": 1}, {})
+    adoption = Adoption("bulk", ledger, before)
+    out = OutStream(cast("JetStream", leaf), "OUT_bulk")
+    await adoption.look(out)
+    if held:
+        first = await leaf.message("", seq=3)
+        assert first is not None
+        adoption.heard(44, HeldLane(1, hash_of(first.subject, first.data)))
+    writing = asyncio.create_task(before.run())
+    await adoption.take_in(out, everything=True)
+    writing.cancel()
+    await asyncio.wait([writing])
+    assert ledger.lane("bulk", 44) is not None
+
+    leaf = Leaf([] if emptied else leaf.messages)
+    again = await judge(ledger, leaf, {42: 1, 43: 1, 44: 2}, meta=ledger.meta)
+    if emptied and held:
+        assert again == []
+        assert ledger.quarantined == 2
+    else:
+        assert again == [[STAGED]]
+        assert [row.points for row in await ledger.staged()] == [1, 1]
 
 
 class GoneBack:

@@ -6,6 +6,17 @@ from tests.mutations.mutant import Mutant, named
 
 GUARD_MUTANTS = (
     Mutant(
+        "taken-in-as-own",
+        "messages that were taken in from OUT count as this ledger's own for rows that are staged",
+        "agent/backhaul_agent/uplink/adoption.py",
+        "        self._note(out, work)\n",
+        "",
+        named(
+            "tests/agent/test_epoch_words.py",
+            "test_what_was_taken_in_from_out_may_be_what_was_staged",
+        ),
+    ),
+    Mutant(
         "older-accounts-pushed",
         "a hub.db that is older than the servers' accounts pushes its own",
         "hub/backhaul_hub/access/generations.py",

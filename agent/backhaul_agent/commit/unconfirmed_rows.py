@@ -30,12 +30,21 @@ SUSPECTS = "suspects"  # in the ledger's meta table
 NO_SUSPECTS = "[]"
 
 
-class Former(msgspec.Struct, frozen=True):
-    """An epoch that ended with rows staged: up to which id, and where its lanes ended."""
+class Former(msgspec.Struct):
+    """An epoch that ended with rows staged: up to which id, and where its lanes ended.
+
+    ``taken_in``: by lane and epoch, the first seq that this ledger did not give out, but found in OUT.
+    """
 
     epoch: int
     last_id: int
     last_seqs: dict[str, int]
+    taken_in: dict[str, dict[int, int]] = {}
+
+    def note_taken_in(self, lane: str, epoch: int, first_seq: int) -> None:
+        """Note that the ledger knows messages from a seq on which it did not send itself."""
+        firsts = self.taken_in.setdefault(lane, {})
+        firsts[epoch] = min(first_seq, firsts.get(epoch, first_seq))
 
 
 class Sent(NamedTuple):

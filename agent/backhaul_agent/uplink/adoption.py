@@ -23,6 +23,7 @@ from backhaul_codec.wire.placed import check_placed
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from backhaul_agent.commit.unconfirmed_rows import Former
     from backhaul_agent.commit.writer import Writer
     from backhaul_agent.ledger.ledger import Ledger
     from backhaul_agent.ledger.rows import LedgerRow
@@ -64,6 +65,16 @@ def unknown(runs: Iterable[Work], last_seqs: Mapping[int, int]) -> list[Work]:
                 works.append(part._replace(lo=low, stream_seq=part.stream_seq + low - part.lo))
                 done = part.hi
     return works
+
+
+def sent_since(out: OutStream, ledger: Ledger, lane: str, former: Former) -> dict[int, int]:
+    """Return the highest seq in OUT, as indexed, of each epoch that was sent behind a former one's end."""
+    states = ledger.every_lane()
+    last_seqs = {state.epoch: state.last_seq for state in states if state.name == lane}
+    epochs = list(dict.fromkeys(state.epoch for state in states))
+    before = epochs[: epochs.index(former.epoch)] if former.epoch in epochs else []
+    older = {epoch: last_seqs.get(epoch, 0) for epoch in before}
+    return out.since(former.epoch, former.last_seqs.get(lane, 0), older)
 
 
 class Adoption:
@@ -131,6 +142,7 @@ class Adoption:
         return {lane.epoch: lane.last_seq for lane in lanes if lane.name == self._lane}
 
     async def _adopt(self, out: OutStream, work: Work) -> None:
+        self._note(out, work)
         held = self._held.get(work.epoch)
         if held is not None and await self._is_held(out, work, held):
             work = work._replace(
@@ -154,6 +166,15 @@ class Adoption:
             if rest is None:
                 return
             work = rest
+
+    def _note(self, out: OutStream, work: Work) -> None:
+        """Have staged rows remembered that a newer ledger may have sent with these messages.
+
+        The next commit writes it. From then on the ledger knows these messages like its own.
+        """
+        for former in self._writer.gate.suspects.formers:
+            if work.epoch in sent_since(out, self._ledger, self._lane, former):
+                former.note_taken_in(self._lane, work.epoch, work.lo)
 
     async def _is_held(self, out: OutStream, work: Work, held: HeldLane) -> bool:
         """Whether the hub's message at its watermark is the one that stands in OUT, with those before it."""

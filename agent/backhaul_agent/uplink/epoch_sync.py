@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import structlog
 from nats.errors import Error as NatsError
 
-from backhaul_agent.errors import JetStreamError
+from backhaul_agent.errors import JetStreamError, LedgerStorageError
 from backhaul_agent.leaf.streams import out_stream
 from backhaul_agent.ledger.rows import STAGED, Quarantine
 from backhaul_agent.ledger.system_events import event
+from backhaul_agent.uplink.adoption import sent_since
 from backhaul_agent.uplink.confirmations import Claim
 from backhaul_agent.uplink.out_stream import OutStream
 from backhaul_codec import CodecError
@@ -35,12 +36,14 @@ if TYPE_CHECKING:
     from backhaul_agent.commit.writer import Writer
     from backhaul_agent.leaf.jetstream import JetStream
     from backhaul_agent.ledger.ledger import Ledger
+    from backhaul_agent.ledger.rows import LedgerRow
     from backhaul_agent.uplink.lane import Lane
     from backhaul_codec import Point
     from backhaul_runtime.clock import Clock
 
 ASKED_MAX = 16  # epochs in one question
 SPAN_MAX = 4096  # messages of OUT that are compared with staged rows
+ROWS_MAX = 256  # of the ledger, in memory at a time
 RETRY_S = 5.0
 PASSED_MARGIN = 1 << 20  # sequences that may have been used for what was appended again
 # The highest seq that the hub knows of each lane, and up to where it holds everything.
@@ -120,7 +123,7 @@ class EpochWords:
     async def run(self, jetstream: JetStream) -> None:
         """Judge former epochs for as long as this connection lives."""
         self._news.set()  # what the connection before left undone
-        kinds = (JetStreamError, NatsError, OSError)
+        kinds = (JetStreamError, NatsError, OSError, LedgerStorageError)
         trouble = Trouble(log, "staged_rows_wait", *kinds, wait_s=RETRY_S)
         while True:
             await self._news.wait()
@@ -143,9 +146,14 @@ class EpochWords:
         for lane in [lane for lane in self._ledger.lanes if lane != "live"]:
             out = OutStream(jetstream, out_stream(lane))
             await out.index()
+            taken_in = former.taken_in.get(lane, {})
             for end in self._ends(out, lane, former):
                 points, found = await _sent(out, end)
                 sent += points
+                if end.epoch in taken_in:  # OUT may have been emptied since
+                    points, kept = await self._kept(lane, end)
+                    sent += points
+                    found = found.union(kept)
                 whole &= not found.holes(end.last + 1, end.highest)
         if not sent and whole:
             suspects.clear(former.epoch)
@@ -165,19 +173,31 @@ class EpochWords:
         vouches for it; so it is all read at once, right after OUT: what is appended from then on is our own.
         """
         states = self._ledger.every_lane()
-        last_seqs = {state.epoch: state.last_seq for state in states if state.name == lane}
+        own = {state.epoch: state.last_seq for state in states if state.name == lane}
+        taken_in = former.taken_in.get(lane, {})
+        last_seqs = own | {epoch: first - 1 for epoch, first in taken_in.items()}
         last_seqs[former.epoch] = former.last_seqs.get(lane, 0)
         epochs = list(dict.fromkeys(state.epoch for state in states))
-        at = epochs.index(former.epoch) if former.epoch in epochs else None
-        before, after = ([], []) if at is None else (epochs[:at], epochs[at:])
-        older = {epoch: last_seqs.get(epoch, 0) for epoch in before}
-        in_out = out.since(former.epoch, last_seqs[former.epoch], older)
+        after = epochs[epochs.index(former.epoch) :] if former.epoch in epochs else []
+        in_out = sent_since(out, self._ledger, lane, former)
+        for epoch in taken_in:
+            in_out[epoch] = max(in_out.get(epoch, 0), own.get(epoch, 0))
         later = set(after) & self._highest.keys() - {self._ledger.epoch}
         ends = []
         for epoch in in_out.keys() | later | {former.epoch}:
             known = self._highest.get(epoch, {}).get(lane, 0)
             ends.append(_End(epoch, last_seqs.get(epoch, 0), max(known, in_out.get(epoch, 0))))
         return ends
+
+    async def _kept(self, lane: str, end: _End) -> tuple[list[Point], RangeSet]:
+        """Return what the ledger holds beyond an end, taken in from OUT: the points, and their seqs."""
+        points: list[Point] = []
+        seqs = RangeSet()
+        for low in range(end.last + 1, min(end.highest, end.last + SPAN_MAX) + 1, ROWS_MAX):
+            rows = await self._ledger.read(lane, low, ROWS_MAX, end.epoch)
+            for row in [row for row in rows if row.seq < low + ROWS_MAX]:
+                _add_points(row, points, seqs)
+        return points, seqs
 
     async def _look_back(self, epoch: int, highest: dict[str, int], jetstream: JetStream) -> None:
         """Find out whether OUT went back together with the ledger."""
@@ -219,10 +239,15 @@ async def _sent(out: OutStream, end: _End) -> tuple[list[Point], RangeSet]:
     seqs = RangeSet()
     for work in out.find_indexed(end.epoch, [(end.last + 1, end.last + SPAN_MAX)]):
         for row in await out.rows(work):
-            try:
-                placed = decode_placed(parse_leaf(row.subject), row.body)[1]
-            except (CodecError, SubjectError):
-                continue
-            points += [each.point for each in placed]
-            seqs.add(row.seq)
+            _add_points(row, points, seqs)
     return points, seqs
+
+
+def _add_points(row: LedgerRow, points: list[Point], seqs: RangeSet) -> None:
+    """Add a message's points and its seq; nothing where it cannot be read."""
+    try:
+        placed = decode_placed(parse_leaf(row.subject), row.body)[1]
+    except (CodecError, SubjectError):
+        return
+    points += [each.point for each in placed]
+    seqs.add(row.seq)
