@@ -190,7 +190,7 @@ class EpochWords:
         return ends
 
     async def _kept(self, lane: str, end: _End) -> tuple[list[Point], RangeSet]:
-        """Return what the ledger holds beyond an end, taken in from OUT: the points, and their seqs."""
+        """Return the points of the messages beyond an end that the ledger took in from OUT, and their seqs."""
         points: list[Point] = []
         seqs = RangeSet()
         for low in range(end.last + 1, min(end.highest, end.last + SPAN_MAX) + 1, ROWS_MAX):
