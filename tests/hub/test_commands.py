@@ -502,7 +502,14 @@ async def test_a_result_too_large_to_be_told_holds_up_nobody(tmp_path: Path) -> 
         assert "too large" in ends["a"]["error"]
 
 
-IMPORTS = ("import_source", "import_epoch", "import_hour", "import_stream")
+LATER = (
+    "import_source",
+    "import_epoch",
+    "import_hour",
+    "import_stream",
+    "dictionary",
+    "awaited_dictionary",
+)
 
 
 async def test_a_hub_without_commands_is_brought_up_to_date(tmp_path: Path) -> None:
@@ -517,7 +524,7 @@ async def test_a_hub_without_commands_is_brought_up_to_date(tmp_path: Path) -> N
                 RowChange("DROP TABLE rotation", [()]),
                 RowChange("DROP TABLE vehicle", [()]),
                 RowChange("DROP TABLE account_generation", [()]),
-                *(RowChange(f"DROP TABLE {table}", [()]) for table in IMPORTS),
+                *(RowChange(f"DROP TABLE {table}", [()]) for table in LATER),
                 RowChange("ALTER TABLE lane DROP COLUMN chain", [()]),
                 RowChange("ALTER TABLE mark DROP COLUMN chain", [()]),
                 RowChange("ALTER TABLE device RENAME COLUMN public_key TO password_hash", [()]),

@@ -27,7 +27,15 @@ if TYPE_CHECKING:
     from .ground import Ground
 
 _DELETE = f"$JS.API.STREAM.DELETE.{CANARY}"
-_PREFIXES = ("$JS.API", "$JS.hub.API", "hubapi", "jobsapi", f"$JS.{HONEST}.API", "$JS.VID-001.API")
+_PREFIXES = (
+    "$JS.API",
+    "$JS.hub.API",
+    "hubapi",
+    "jobsapi",
+    "dictapi",
+    f"$JS.{HONEST}.API",
+    "$JS.VID-001.API",
+)
 # A read of the vehicle's own shadow, where the weakest configuration allows one.
 _OWN_READ = f"$JS.hub.API.DIRECT.GET.KV_TWIN_SHADOW.{OWN_VALUE}"
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _STORED_S_MAX = 60.0
 _FLOW_CONTROL = b"NATS/1.0 100 FlowControl Request\r\n\r\n"
 # As what account UP, or a client of account HUB, might know JetStream's API.
-_APIS = ("$JS.API", "$JS.hub.API", "upapi", "hubapi", "jobsapi", "*")
+_APIS = ("$JS.API", "$JS.hub.API", "upapi", "hubapi", "jobsapi", "dictapi", "*")
 
 
 @attack(SUBJECTS_BY_THE_DEVICE, harm="messages UP_00 up.VID-002.f.forged")

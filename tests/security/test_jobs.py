@@ -52,6 +52,7 @@ STREAMS = (
     "TWIN_STATE",
     "QUARANTINE",
     "KV_TWIN_SHADOW",
+    "DICT",
 )
 VERBS = (
     *("STREAM.INFO.{}", "STREAM.MSG.GET.{}", "DIRECT.GET.{}", "STREAM.NAMES", "STREAM.LIST"),
@@ -74,6 +75,7 @@ ELSEWHERE = (
         "updeliver.x",
         "upapi.STREAM.NAMES",
         "quarantine.UP_00.1.1",
+        "dict.VID-001.0123456789ab",
         "void.x",
     ),
     *("fleet.prod.veh.VID-001.state.a.b", "fleet.prod.veh.VID-001.evt.armed"),
@@ -109,6 +111,7 @@ class Hub:
         for declared in declared_streams(load(self.rig.directory)):
             await reconcile(self.api, declared)
         await self.api.publish("in.VID-001.p.lamp.on.%", b"lit")
+        await self.api.publish("dict.VID-001.0123456789ab", b"names")
         async with self.rig.connection_in("UP") as up:
             await up.request("hub.sourced-only.UP_00", b"seen", timeout=30)
 
@@ -246,7 +249,15 @@ async def test_a_job_reaches_nothing_else_by_any_name(hub: Hub, user: str) -> No
     before = await hub.facts()
     async with hub.rig.connection(user, error_cb=quiet) as job:
         heard: dict[str, dict[str, Any]] = {}
-        for prefix in ("$JS.API", "$JS.hub.API", "jobsapi", "downapi", "upapi", "hubapi"):
+        for prefix in (
+            "$JS.API",
+            "$JS.hub.API",
+            "jobsapi",
+            "downapi",
+            "dictapi",
+            "upapi",
+            "hubapi",
+        ):
             names = [
                 f"{prefix}.{verb.format(stream)}"
                 for verb in VERBS
@@ -262,6 +273,7 @@ async def test_a_job_reaches_nothing_else_by_any_name(hub: Hub, user: str) -> No
         }
         asks = {f"jobsapi.{verb}.{stream}" for verb in READS for stream in STREAMS}
         gets = {f"jobsapi.{verb}.UP_00" for verb in READS} | {"jobsapi.STREAM.LIST"}
+        gets |= {f"dictapi.{verb}.DICT" for verb in READS}
         if user == "twin":
             gets |= {f"downapi.{verb}.DOWN_00" for verb in READS}
         assert reached.keys() <= asks | gets

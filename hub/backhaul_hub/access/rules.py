@@ -23,7 +23,7 @@ from collections.abc import Iterable, Mapping
 
 from backhaul_codec.kinds import SHARED_LANES, Lane
 from backhaul_codec.protocol.enrolment import REQUEST_BYTES_MAX, answer_prefix, request_subject
-from backhaul_codec.subjects import IMPORT_STREAM
+from backhaul_codec.subjects import DICTIONARY_STREAM, IMPORT_STREAM
 from backhaul_hub import shards
 from backhaul_hub.access.account_names import ACCOUNTS, AccountName
 from backhaul_hub.access.keys import HubKeys
@@ -45,6 +45,7 @@ _NO_GENERATIONS: Mapping[AccountName, int] = {}
 # As what accounts JOBS and TWIN know the API: $JS.API is each account's own, and they have none. DOWN
 # stands in another account than UP, and who asks by one name is answered by one.
 JOBS_API, DOWN_API, IMPORT_API = "jobsapi", "downapi", "importapi"
+DICTIONARY_API = "dictapi"
 # What a reader of streams asks that has one answer. One message, as a stream's leader has it: of a
 # cluster any server answers a direct get, and may be behind.
 _READ_ONE = ("STREAM.INFO.*", "STREAM.LIST", "STREAM.MSG.GET.*")
@@ -54,6 +55,9 @@ _READ_MANY_OF_DOWN = f"DIRECT.GET.{DOWN}"
 # What operators have imported stands beside DOWN: no vehicle reaches that account at all.
 _READ_ONE_OF_IMPORT = (f"STREAM.INFO.{IMPORT_STREAM}", f"STREAM.MSG.GET.{IMPORT_STREAM}")
 _READ_MANY_OF_IMPORT = f"DIRECT.GET.{IMPORT_STREAM}"
+# Likewise what messages of vehicles are packed against.
+_READ_ONE_OF_DICT = (f"STREAM.INFO.{DICTIONARY_STREAM}", f"STREAM.MSG.GET.{DICTIONARY_STREAM}")
+_READ_MANY_OF_DICT = f"DIRECT.GET.{DICTIONARY_STREAM}"
 # The hub's streams take those of its own env alone.
 _FROM_TWIN = ("fleet.*.veh.*.evt.alert.>", "fleet.*.veh.*.cmd.>")
 CLOCK_QUESTIONS, CLOCK_ANSWERS = "clk.*", "clkr.*.*"
@@ -200,10 +204,13 @@ def _hub_exports() -> list[Export]:
     return [
         *(Export("service", subject) for subject in services),
         # For TWIN and JOBS, where nobody comes as a leaf.
-        *(Export("service", f"$JS.API.{verb}") for verb in _READ_ONE_OF_DOWN + _READ_ONE_OF_IMPORT),
+        *(
+            Export("service", f"$JS.API.{verb}")
+            for verb in _READ_ONE_OF_DOWN + _READ_ONE_OF_IMPORT + _READ_ONE_OF_DICT
+        ),
         *(
             Export("service", f"$JS.API.{verb}", many_answers=True)
-            for verb in (_READ_MANY_OF_DOWN, _READ_MANY_OF_IMPORT)
+            for verb in (_READ_MANY_OF_DOWN, _READ_MANY_OF_IMPORT, _READ_MANY_OF_DICT)
         ),
         *(Export("stream", subject) for subject in (*_TO_LEAFS, *_TO_PEOPLE, _SNAPSHOTS)),
     ]
@@ -248,6 +255,7 @@ def _jobs_imports(public: Mapping[AccountName, str], secret: str) -> list[Import
     return [
         *_api_of_up(public, secret, _READ_ONE, JOBS_API),
         *_api_of_hub(public, _READ_ONE_OF_IMPORT, _READ_MANY_OF_IMPORT, IMPORT_API),
+        *_api_of_hub(public, _READ_ONE_OF_DICT, _READ_MANY_OF_DICT, DICTIONARY_API),
     ]
 
 

@@ -12,7 +12,7 @@ from backhaul_hub.errors import RegistryError
 if TYPE_CHECKING:
     import aiosqlite
 
-SCHEMA_VERSION = 15
+SCHEMA_VERSION = 16
 
 _DEVICE_NODE = """
 CREATE TABLE device_node (
@@ -42,6 +42,7 @@ _STEPS = {
     12: "ALTER TABLE lane ADD COLUMN chain TEXT NOT NULL DEFAULT '';",
     13: "ALTER TABLE mark ADD COLUMN chain TEXT NOT NULL DEFAULT '{}';",
     14: TO_COLUMNS,
+    15: tables.DICTIONARIES,
 }
 
 SCHEMA = f"""
@@ -126,7 +127,7 @@ CREATE TABLE vehicle_clock (
 ) STRICT, WITHOUT ROWID;
 {_DEVICE_NODE}{tables.HEADS}{tables.CONFLICTS}{tables.OUTBOX}{tables.DEVICE_KNOWLEDGE}{tables.COMMANDS}
 {tables.SHADOWS}{tables.ENROLMENT}{tables.REVOCATIONS}{tables.PEOPLE}
-{tables.KEY_ROTATIONS}{tables.GENERATIONS}{tables.VEHICLES}{tables.IMPORTS}
+{tables.KEY_ROTATIONS}{tables.GENERATIONS}{tables.VEHICLES}{tables.IMPORTS}{tables.DICTIONARIES}
 """
 
 

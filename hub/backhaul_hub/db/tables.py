@@ -143,6 +143,26 @@ CREATE TABLE vehicle (
     identity TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 """
+DICTIONARIES = """
+CREATE TABLE dictionary (
+    device TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    body BLOB NOT NULL,
+    kept_ns INTEGER NOT NULL,
+    used_ns INTEGER NOT NULL,
+    PRIMARY KEY (device, digest)
+) STRICT;
+CREATE TABLE awaited_dictionary (
+    device TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    stream TEXT NOT NULL,
+    low INTEGER NOT NULL,
+    high INTEGER NOT NULL,
+    messages INTEGER NOT NULL,
+    since_ns INTEGER NOT NULL,
+    PRIMARY KEY (device, digest, stream)
+) STRICT, WITHOUT ROWID;
+"""
 IMPORTS = """
 CREATE TABLE import_source (
     source TEXT PRIMARY KEY,

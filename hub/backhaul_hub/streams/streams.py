@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from backhaul_codec.subjects import IMPORT, IMPORT_STREAM
+from backhaul_codec.subjects import DICTIONARY_STREAM, IMPORT, IMPORT_STREAM
 from backhaul_hub.config import HubConfig
 from backhaul_hub.errors import JetStreamError, LimitsLoweredError, StreamConflictError
 from backhaul_hub.lane_names import DOWN
@@ -82,6 +82,12 @@ def declared_streams(config: HubConfig) -> list[Json]:
         "subjects": ["quarantine.>"],
         "max_bytes": config.quarantine.bytes_max,
     }
+    # Of each vehicle a few, 16 KiB at most, kept for as long as any reader may want one: hub.db says which.
+    dictionaries = {
+        "name": DICTIONARY_STREAM,
+        "subjects": ["dict.>"],
+        "max_msgs_per_subject": 1,
+    }
     # Only sources write to UP. A stream without a subject of its own would be given its name as
     # one, and a stream whose last source leaves must have some.
     shards: list[Json] = [
@@ -89,7 +95,7 @@ def declared_streams(config: HubConfig) -> list[Json]:
         for shard in range(config.fleet.shards)
     ]
     twin = twin_streams(config, [shard["name"] for shard in shards])
-    return [common | stream for stream in (*shards, down, quarantine, *twin)]
+    return [common | stream for stream in (*shards, down, quarantine, dictionaries, *twin)]
 
 
 def import_stream(config: HubConfig) -> Json:
