@@ -14,7 +14,9 @@ from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.devices import read_devices
 from backhaul_hub.db.store import Registry
 from backhaul_hub.nats.jetstream import JetStreamApi
+from backhaul_hub.uplink.dictionaries import Dictionaries
 from backhaul_hub.uplink.reader import UplinkReader
+from tests.support.hub_sync import FakeClock
 from tests.support.rig import patient
 from tests.support.waiting import until
 
@@ -67,7 +69,8 @@ async def test_a_consumer_hears_of_good_messages_and_its_rows_are_stored(
         recorder, unreadable = Recorder(), list[str]()
         expanded: list[tuple[str, Expansion, int, int]] = []
         reader = UplinkReader(
-            *("UP_00", client, api, Continuity(), registry, [recorder]),
+            *("UP_00", client, api, Continuity(), registry),
+            *(Dictionaries(api, registry, FakeClock()), [recorder]),
             unreadable=unreadable.append,
             expanded=lambda *said: expanded.append(said),
         )

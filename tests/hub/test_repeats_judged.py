@@ -11,7 +11,9 @@ from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.db.store import Registry
 from backhaul_hub.nats.stream_reader import Stored
+from backhaul_hub.uplink.dictionaries import Dictionaries
 from backhaul_hub.uplink.reader import UplinkReader
+from tests.support.hub_sync import FakeClock
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
@@ -42,7 +44,8 @@ class Shard:
 
     def __init__(self, number: int, continuity: Continuity, registry: Registry, *own: str) -> None:
         none = cast("Client", None), cast("JetStreamApi", None)
-        self.reader = UplinkReader(f"UP_0{number}", *none, continuity, registry)
+        dictionaries = Dictionaries(none[1], registry, FakeClock())
+        self.reader = UplinkReader(f"UP_0{number}", *none, continuity, registry, dictionaries)
         self.looking = Looking(*own)
         self.reader.hashes = cast("MessageHashes", self.looking)
         self._stored = 0

@@ -59,7 +59,7 @@ async def test_lanes_are_watched_while_other_streams_are_in_trouble(
     ground: Any = SimpleNamespace(config=load(directory), clock=SystemClock(), api=api)
     fleet: Any = SimpleNamespace(sources=sources)
     others: Any = SimpleNamespace(leafs=SimpleNamespace(links={}), readers=[reader] * 2)
-    watch = Streams(ground, fleet, others, others, others, others, _lower_limits=False)
+    watch = Streams(ground, fleet, others, others, others, others, others, _lower_limits=False)
     watch.down = cast("Any", down)
     monkeypatch.setattr(watch, "_reconcile", no_room)
     for loss in ("_made_anew", "_say_again"):

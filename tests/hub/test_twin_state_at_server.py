@@ -13,12 +13,14 @@ from backhaul_codec import Point, encode_frame
 from backhaul_codec.state.merge import HeadKey
 from backhaul_hub.continuity.examine import examine
 from backhaul_hub.continuity.future_stamps import FutureRule
+from backhaul_hub.db.store import Registry
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.streams.streams import declared_streams, reconcile
 from backhaul_hub.sync.newest_readings import BEHIND_FRAMES, Readings
 from backhaul_hub.sync.writes import Put
 from backhaul_hub.twin.state_publisher import StatePublisher
 from backhaul_hub.twin.state_recall import look_back, recall
+from backhaul_hub.uplink.dictionaries import Dictionaries
 from tests.hub.made_hub import make_hub
 from tests.support.hub_sync import DEVICE, START_NS, FakeClock, Hub, Vehicle
 from tests.support.rig import patient
@@ -240,6 +242,8 @@ async def test_what_was_read_and_not_published_is_found_again(
             point = Point("battery", "soc", START_NS + second, float(second))
             body = encode_frame([point], epoch=1, seq=second)
             await api.publish("up.VID-001.f.battery", body)
-        await look_back(twin.client, "UP_05", 590, twin.readings)
+        async with await Registry.open(tmp_path / "hub.db") as registry:
+            dictionaries = Dictionaries(api, registry, twin.clock)
+            await look_back(twin.client, "UP_05", 590, twin.readings, dictionaries)
         twin.tell()
         assert seconds(await twin.published(1)) == [589.0]

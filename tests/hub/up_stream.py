@@ -15,8 +15,10 @@ from backhaul_hub.db.store import Registry
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.uplink.device_words import WordBook
 from backhaul_hub.uplink.device_words_store import restore
+from backhaul_hub.uplink.dictionaries import Dictionaries
 from backhaul_hub.uplink.lane_rows import read_lanes
 from backhaul_hub.uplink.reader import UplinkReader
+from tests.support.hub_sync import FakeClock
 from tests.support.rig import patient
 from tests.support.waiting import until
 
@@ -43,11 +45,22 @@ class Up:
         self.server = server
         self.directory = directory
         self.continuity = Continuity()
+        self.clock = FakeClock()
+        self.unreadable: list[str] = []
+        """Devices of messages that count as garbage."""
 
     async def create(self, **config: object) -> None:
         await self.api.request(
             f"STREAM.CREATE.{STREAM}",
             {"name": STREAM, "subjects": ["up.>", "quarantine.>"], "allow_direct": True} | config,
+        )
+        await self.create_dict()
+
+    async def create_dict(self) -> None:
+        """Make the stream of dictionaries."""
+        await self.api.request(
+            "STREAM.CREATE.DICT",
+            {"name": "DICT", "subjects": ["dict.>"], "max_msgs_per_subject": 1},
         )
 
     async def frames(self, *seqs: int, epoch: int = 7) -> None:
@@ -113,8 +126,12 @@ class Up:
             self.continuity.restore(await read_lanes(self.registry))
             words = WordBook(self.continuity)
             await restore(self.registry, words)
+            self.dictionaries = Dictionaries(self.api, self.registry, self.clock)
+            await self.dictionaries.begin()
             self.reader = UplinkReader(
-                STREAM, client, self.api, self.continuity, self.registry, words=words
+                *(STREAM, client, self.api, self.continuity, self.registry, self.dictionaries),
+                words=words,
+                unreadable=self.unreadable.append,
             )
             task = asyncio.create_task(self.reader.run())
             try:

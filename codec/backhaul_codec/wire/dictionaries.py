@@ -25,6 +25,7 @@ DIGEST_BYTES = 6
 DICTIONARY_BYTES_MAX = 16 << 10
 """Deflate looks back 32 KiB at most, over the dictionary and the body."""
 
+_PACKED = bytes([DICTIONARY])
 Lookup: TypeAlias = Callable[[bytes], bytes | None]
 """Gives the dictionary of one device with a digest, None where the reader does not have it."""
 
@@ -72,6 +73,11 @@ def digest_in(message: bytes) -> bytes | None:
     if len(digest) < DIGEST_BYTES:
         raise CodecError("the digest of the dictionary is cut off", "short")
     return digest
+
+
+def is_packed(message: bytes) -> bool:
+    """Tell whether a message says that it is packed against a dictionary; cheap, and nothing is proven."""
+    return message[CODEC_OFFSET : CODEC_OFFSET + 1] == _PACKED
 
 
 def pack_with(message: bytes, dictionary: bytes) -> bytes:

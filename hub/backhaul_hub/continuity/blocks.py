@@ -79,7 +79,10 @@ class BlockContent:
         self.block.add(stream_seq, stored_ns)
         if place is None:
             return
-        key, seq = place
+        self.hold(*place)
+
+    def hold(self, key: LaneKey, seq: int) -> None:
+        """Take in that a message with this place stands in it."""
         held = self.lanes.get(key)
         if held is None:
             held = self.lanes[key] = RangeSet()
@@ -104,6 +107,15 @@ class BlockLog:
             content = self._open[number] = BlockContent(Block(number))
         content.add(stream_seq, stored_ns, place)
         self._touched.add(number)
+
+    def add_held(self, stream_seq: int, place: tuple[LaneKey, int]) -> bool:
+        """Take in that a message of an open block counts as held now; False where its block is not open."""
+        content = self._open.get(block_of(stream_seq))
+        if content is None:
+            return False
+        content.hold(*place)
+        self._touched.add(content.block.number)
+        return True
 
     def take_changes(self) -> list[tuple[Block, Mapping[LaneKey, RangeSet]]]:
         """Return the blocks that changed with the lanes that changed in them; keep the newest."""

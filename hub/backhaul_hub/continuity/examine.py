@@ -1,13 +1,21 @@
-"""Examining one message of UP: its place in a lane, its words to the hub, or why it is garbage."""
+"""Examining one message of UP: its place in a lane, its words to the hub, or why it is garbage.
+
+Here a message that is packed against a dictionary becomes one that needs none, for all who take it in. Its hash in
+its lane's chain is that of the bytes as they came.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from backhaul_codec import CodecError, hash_of
+from backhaul_codec.kinds import DICTIONARY
 from backhaul_codec.points import Header
 from backhaul_codec.protocol.words import Word, WordError, read_word
 from backhaul_codec.subjects import SubjectError, Uplink, parse_uplink
+from backhaul_codec.wire.dictionaries import digest_in, is_packed, plain, read_dictionary
 from backhaul_codec.wire.envelope import unseal
 from backhaul_codec.wire.expansion import ROW_BYTES, Expansion, expansion_of, expansion_of_point
 from backhaul_codec.wire.frame_layout import Layout
@@ -34,10 +42,10 @@ class Examined:
     seq: int
     uplink: Uplink
     body: bytes
-    """The whole envelope; `backhaul_codec.decode` reads it."""
+    """The whole envelope, in need of no dictionary; `backhaul_codec.decode` reads it."""
     word: Word | None = None
     layout: Layout | None = None
-    """What was read of a frame already, where it is worth keeping: ask `frame_layout`."""
+    """What was read of a frame or bundle already, where it is worth keeping: ask `frame_layout`."""
     expansion: Expansion = _ONE_POINT
     """What its points come to, each with all that is said of it."""
     link: bytes = b""
@@ -46,12 +54,14 @@ class Examined:
     """Its hash in its lane's chain."""
     stored_ns: int = 0
     """When UP stored it; ns since the Unix epoch. Said of the first of a lane alone."""
+    dictionary: bytes | None = None
+    """The digest of the dictionary that it was packed against as it came."""
 
     def frame_layout(self) -> Layout:
-        """Return the layout of a frame, read anew only where it is large.
+        """Return the layout of a frame or bundle, read anew only where it is large.
 
         Raises:
-            CodecError: the message is no frame.
+            CodecError: the message is neither.
         """
         return self.layout or frame_layout(self.body, None)
 
@@ -70,18 +80,43 @@ class UnreadableError(Exception):
         self.place = place
 
 
-def examine(subject: str, body: bytes) -> Examined:
+class MissingDictionaryError(UnreadableError):
+    """A message that can be read once the dictionary of this digest is here.
+
+    `brought`: it is the message that carries it, and the hub has no room for it.
+    """
+
+    def __init__(self, device: str, digest: bytes, reason: str, *, brought: bool = False) -> None:
+        super().__init__("dictionary", reason)
+        self.device = device
+        self.digest = digest
+        self.brought = brought
+
+
+def examine(
+    subject: str, body: bytes, find: Callable[[str, bytes], bytes | None] = lambda *_: None
+) -> Examined:
     """Read one message as far as continuity needs, and check all the rest of it.
 
+    Args:
+        subject: the one on which UP has it.
+        body: the envelope as it came.
+        find: gives a device's dictionary of a digest, None where it is not here.
+
     Raises:
-        UnreadableError: it is garbage, by its subject or its body.
+        UnreadableError: it is garbage, by its subject or its body; or its dictionary is missing.
     """
     try:
         uplink = parse_uplink(subject)
     except SubjectError as error:
         raise UnreadableError("subject", str(error)) from error
+    came, dictionary = body, None
+    if is_packed(body):
+        body, dictionary = _plain(uplink, body, find)
     try:
         header, layout = prove_placed(uplink, body)
+        if uplink.kind is DICTIONARY:
+            read_dictionary(body, bytes.fromhex(uplink.key or ""))
     except CodecError as error:
         raise UnreadableError(error.code, error.reason, _place(uplink, body)) from error
     if not _in_lane(header):
@@ -93,13 +128,30 @@ def examine(subject: str, body: bytes) -> Examined:
         raise UnreadableError(error.kind, str(error), (key, header.seq)) from error
     expansion = expansion_of_point(header.raw_len) if layout is None else expansion_of(layout)
     kept = layout if header.raw_len <= LAYOUT_BYTES_MAX else None
-    own = own_hash(subject, body)
-    return Examined(key, header.seq, uplink, body, word, kept, expansion, header.link, own)
+    own = own_hash(subject, came)
+    return Examined(
+        *(key, header.seq, uplink, body, word, kept, expansion, header.link, own),
+        dictionary=dictionary,
+    )
 
 
 def own_hash(subject: str, body: bytes) -> bytes:
     """Return a message's hash in its lane's chain, by the subject on which UP has it."""
     return hash_of(subject.split(".", 2)[2], body)
+
+
+def _plain(
+    uplink: Uplink, body: bytes, find: Callable[[str, bytes], bytes | None]
+) -> tuple[bytes, bytes | None]:
+    """Return a message without need of its dictionary, and that one's digest. Raises: UnreadableError."""
+    digest = None
+    try:
+        digest = digest_in(body)
+        return plain(body, partial(find, uplink.device)), digest
+    except CodecError as error:
+        if error.code == "dictionary" and digest is not None:
+            raise MissingDictionaryError(uplink.device, digest, error.reason) from error
+        raise UnreadableError(error.code, error.reason) from error
 
 
 def _place(uplink: Uplink, body: bytes) -> tuple[LaneKey, int] | None:

@@ -17,6 +17,7 @@ from backhaul_hub.broadcast.events import told_command
 from backhaul_hub.commands.command import Command
 from backhaul_hub.commands.service import CommandShell
 from backhaul_hub.config import HubConfig
+from backhaul_hub.control.dictionary_shell import DictionaryShell
 from backhaul_hub.control.endpoints import Answers
 from backhaul_hub.control.fleet import Devices, Fleet
 from backhaul_hub.control.gate import Gate, Hearing
@@ -53,19 +54,23 @@ class ControlPlane:
         time = HubTime.of(directory, config.clock, clock)
         devices = Devices()
         self.ground = ground = Ground(directory, config, time)
-        self.sync = sync = SyncShell(ground, devices.known)
+        self.dictionaries = dictionaries = DictionaryShell(ground)
+        self.sync = sync = SyncShell(ground, devices.known, dictionaries)
         self.commands = commands = CommandShell(config, time, devices.known, self._tell_command)
         self.fleet = fleet = Fleet(ground, devices, sync, commands, self._tell_again)
         self.gate = gate = Gate(ground, fleet)
-        self.reading = reading = Reading(ground, fleet, gate, sync, commands)
-        self.streams = Streams(*(ground, fleet, gate, sync, commands, reading, lower_limits))
-        watching = Watching(ground, fleet, gate, reading, sync)
+        self.reading = reading = Reading(ground, fleet, gate, sync, commands, dictionaries)
+        self.streams = Streams(
+            *(ground, fleet, gate, sync, commands, reading, dictionaries, lower_limits)
+        )
+        watching = Watching(ground, fleet, gate, reading, sync, dictionaries)
         answers = Answers(
             *(ground, fleet, gate, reading, sync, lambda: watching.health.status(), self.stop)
         )
         self.parts = (
             ground,  # alone, and with servers that know the accounts
             self.streams,  # before anything is read from them or written to them
+            dictionaries,  # before anything of UP is looked at
             fleet,  # before anybody is heard to be connected
             gate,
             Early(answers),  # before hub.db is read for the last time
@@ -107,6 +112,7 @@ class Watching(Subsystem):
     _gate: Gate
     _reading: Reading
     _sync: SyncShell
+    _dictionaries: DictionaryShell
 
     async def start(self) -> None:
         """Make the watches."""
@@ -122,6 +128,8 @@ class Watching(Subsystem):
             vehicles=gate.vehicles.vehicles,
             flooding=gate.guard.flooding,
             expanding=gate.guard.expanding,
+            awaited=self._dictionaries.book.awaited.missing,
+            crowded=self._dictionaries.book.beyond_bounds,
             unknown=lambda: fleet.unknown,
             older=lambda: ground.accounts.older,
             time=ground.clock,

@@ -8,6 +8,7 @@ import structlog
 
 from backhaul_hub.broadcast.presence import Presence
 from backhaul_hub.commands.service import CommandShell
+from backhaul_hub.control.dictionary_shell import DictionaryShell
 from backhaul_hub.control.fleet import Fleet
 from backhaul_hub.control.gate import Gate
 from backhaul_hub.control.ground import Ground
@@ -29,6 +30,7 @@ class Reading(Subsystem):
     _gate: Gate
     _sync: SyncShell
     _commands: CommandShell
+    _dictionaries: DictionaryShell
     readers: list[UplinkReader] = field(default_factory=list)
     """Of the shards in their order; empty until it has started."""
 
@@ -39,7 +41,13 @@ class Reading(Subsystem):
         self.readers += (
             UplinkReader(
                 *(up_name(shard), ground.client, ground.api, fleet.continuity, ground.registry),
-                *(consumers, fleet.words, gate.guard.unreadable, gate.guard.expanded),
+                *(
+                    self._dictionaries.book,
+                    consumers,
+                    fleet.words,
+                    gate.guard.unreadable,
+                    gate.guard.expanded,
+                ),
             )
             for shard in range(ground.config.fleet.shards)
         )
@@ -49,7 +57,7 @@ class Reading(Subsystem):
             devices=active,
             links=leafs.links,
             lags=fleet.sources.lags,
-            settled=lambda: all(reader.caught_up for reader in self.readers),
+            settled=self._settled,
             answerer=gate.vehicles.vehicles.identities.answerer,
         )
         self.presence = Presence(*(ground.api, ground.clock, active, leafs.links, leafs.looks))
@@ -59,8 +67,13 @@ class Reading(Subsystem):
         yield self.teller.tell_watermarks(self._ground.config.watermark.interval_s)
         yield self.teller.ask_for_gaps()
         yield self.presence.run()
+        yield self._dictionaries.ask(self._gate.leafs.links, self._settled)
         for reader in self.readers:
             yield reader.run()
+
+    def _settled(self) -> bool:
+        """Tell whether all that UP holds has been read."""
+        return all(reader.caught_up for reader in self.readers)
 
     def reader_of(self, device: str) -> UplinkReader | None:
         """Return who reads a device's shard; None before all have been made."""

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 import structlog
 from nats.errors import Error as NatsError
 
+from backhaul_codec.subjects import DICTIONARY_STREAM
 from backhaul_hub.commands.service import CommandShell
+from backhaul_hub.control.dictionary_shell import DictionaryShell
 from backhaul_hub.control.fleet import Fleet
 from backhaul_hub.control.gate import Gate
 from backhaul_hub.control.ground import Ground
@@ -48,6 +50,7 @@ class Streams(Subsystem):
     _sync: SyncShell
     _commands: CommandShell
     _reading: Reading
+    _dictionaries: DictionaryShell
     _lower_limits: bool
     # Until all that belongs to them is there again, which a server may leave half done.
     _deleted: set[str] = field(default_factory=set)
@@ -134,6 +137,8 @@ class Streams(Subsystem):
             self._sync.state_lost()
         elif stream == SHADOW:
             self._sync.shadow_lost()
+        elif stream == DICTIONARY_STREAM:
+            await self._dictionaries.book.reconcile()
 
     async def _say_again(self) -> None:
         """Tell all vehicles again the words that DOWN has lost."""

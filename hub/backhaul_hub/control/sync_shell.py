@@ -13,6 +13,7 @@ from nats.errors import Error as NatsError
 from backhaul_hub.broadcast.events import LiveEvents, told_document
 from backhaul_hub.broadcast.points import Rebroadcast, Told, told, told_reading
 from backhaul_hub.continuity.future_stamps import FutureRule
+from backhaul_hub.control.dictionary_shell import DictionaryShell
 from backhaul_hub.control.ground import Ground
 from backhaul_hub.control.subsystem import Subsystem, Tasks
 from backhaul_hub.device import Device
@@ -39,8 +40,14 @@ _INTERVAL_S = 1.0
 class SyncShell(Subsystem):
     """Everything around one `HubSync`."""
 
-    def __init__(self, ground: Ground, devices: Callable[[], Mapping[str, Device]]) -> None:
+    def __init__(
+        self,
+        ground: Ground,
+        devices: Callable[[], Mapping[str, Device]],
+        dictionaries: DictionaryShell,
+    ) -> None:
         self._ground = ground
+        self._dictionaries = dictionaries
         self._config = config = ground.config
         self._clock = clock = ground.clock
         self._devices = devices
@@ -144,7 +151,7 @@ class SyncShell(Subsystem):
         for shard in range(self._config.fleet.shards):
             stream = up_name(shard)
             end = (await read_position(self._ground.registry, stream)).seq
-            await look_back(client, stream, end, self.readings)
+            await look_back(client, stream, end, self.readings, self._dictionaries.book)
         return StatePublisher(self._config, self._clock, client, api, self.core, self.readings)
 
     def report(self, device: str) -> dict[str, Any]:

@@ -28,6 +28,8 @@ HEADS_AHEAD = "heads-ahead"
 LINK_DOWN = "link-down"
 DEVICE_FLOODING = "device-flooding"
 FRAMES_EXPAND = "frames-expand"
+DICTIONARY_MISSING = "dictionary-missing"
+DICTIONARIES_FULL = "dictionaries-full"
 AGENT_DOWN = "agent-down"
 VEHICLE_CONDITION = "vehicle-condition"
 TWO_MACHINES = "two-machines"
@@ -162,6 +164,21 @@ KINDS = (
         _ERROR,
         "the vehicle's small messages hold far more points or text than any honest one's, and it is kept out for a while",
         "backhaul-hub revoke DEVICE if it is not yours any more; else raise expanded_s_max in [flood]",
+    ),
+    Kind(
+        DICTIONARY_MISSING,
+        _ERROR,
+        "messages are packed against a dictionary that the hub does not have, and wait in UP",
+        "the vehicle is asked for it: see that it is connected and its agent runs; else put back a hub.db, or a stream "
+        "DICT, that has it: the messages are taken up then",
+        after_s=10,
+        depends_on=(JETSTREAM_SILENT, LINK_DOWN, READER_BEHIND),
+    ),
+    Kind(
+        DICTIONARIES_FULL,
+        _ERROR,
+        "the vehicle sends more dictionaries than the hub keeps, all in use: the newest is not confirmed",
+        "find out what runs there: an agent makes a new one when its nodes change; room comes a week after their last use",
     ),
     Kind(
         VEHICLE_CONDITION,

@@ -11,6 +11,7 @@ from backhaul_codec.assurance.vehicle_conditions import DISK_FULL, LEDGER_FILLIN
 from backhaul_hub.config import Health
 from backhaul_hub.health import conditions as kinds
 from backhaul_hub.nats.jetstream import Json
+from backhaul_hub.uplink.awaited import Awaited
 from backhaul_hub.vehicles.core import Told
 from backhaul_hub.vehicles.identities import Evidence, told
 
@@ -72,6 +73,10 @@ class HealthFacts:
     """What devices that are kept out have sent too much of."""
     expanding: Mapping[str, str] = field(default_factory=dict)
     """What was in the messages of other devices that are kept out."""
+    awaited: Collection[Awaited] = ()
+    """Dictionaries that messages of UP wait for."""
+    crowded: Mapping[str, str] = field(default_factory=dict)
+    """Devices that have more dictionaries in use than the hub keeps."""
     imports: str = ""
     """Which imports were ended before all was kept; empty: none."""
     unknown: Collection[str] = ()
@@ -126,6 +131,11 @@ class HubHealth:
             yield Finding(kinds.DEVICE_FLOODING, Place(device), why)
         for device, why in facts.expanding.items():
             yield Finding(kinds.FRAMES_EXPAND, Place(device), why)
+        for row in facts.awaited:
+            detail = f"{row.messages} messages wait in {row.stream}"
+            yield Finding(kinds.DICTIONARY_MISSING, Place(row.device, row.digest.hex()), detail)
+        for device, why in facts.crowded.items():
+            yield Finding(kinds.DICTIONARIES_FULL, Place(device), why)
         for name, until in facts.certificates.items():
             days = until.timestamp() / _DAY_S - now_ns / 1e9 / _DAY_S
             if days < self._config.certificate_days_min:

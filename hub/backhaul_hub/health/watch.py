@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, InitVar, dataclass
 from datetime import datetime
 from typing import Any
@@ -26,6 +26,7 @@ from backhaul_hub.lane_names import DOWN
 from backhaul_hub.nats.jetstream import JetStreamApi, Json
 from backhaul_hub.streams.streams import declared_streams
 from backhaul_hub.sync.core import HubSync
+from backhaul_hub.uplink.awaited import Awaited
 from backhaul_hub.uplink.reader import UplinkReader
 from backhaul_hub.vehicles.core import Vehicles
 from backhaul_runtime.clock import Clock
@@ -55,6 +56,8 @@ class HealthWatch:
         vehicles: what they say of themselves.
         flooding: tells what devices that are kept out have sent too much of.
         expanding: tells what was in the messages of others that are.
+        awaited: tells which dictionaries messages of UP wait for.
+        crowded: tells which devices have more dictionaries in use than the hub keeps.
         unknown: tells which devices durables on DOWN are of that hub.db does not know.
         older: tells in what hub.db is older than the accounts that the servers hold.
         time: knows of steps of the machine's clock.
@@ -76,6 +79,8 @@ class HealthWatch:
     vehicles: Vehicles
     flooding: Callable[[], Mapping[str, str]] = dict
     expanding: Callable[[], Mapping[str, str]] = dict
+    awaited: Callable[[], Iterable[Awaited]] = tuple
+    crowded: Callable[[], Mapping[str, str]] = dict
     unknown: Callable[[], Collection[str]] = tuple
     older: Callable[[], str] = str
     time: HubTime | None = None
@@ -153,6 +158,8 @@ class HealthWatch:
             certificates=dict(self.certificates),
             flooding=self.flooding(),
             expanding=self.expanding(),
+            awaited=[*self.awaited()],
+            crowded=self.crowded(),
             unknown=self.unknown(),
             older=self.older(),
             clock_step=self._clock_step(),

@@ -7,6 +7,7 @@ nats-py's typed configurations do not know durable sources, the flow_control ack
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from collections.abc import Callable
 from typing import Any
@@ -138,6 +139,20 @@ class JetStreamApi:
                 return None
             raise
         return found["seq"], stamp_ns(found["time"])
+
+    async def last_message(self, stream: str, subject: str) -> bytes | None:
+        """Return the last message on a subject by the word of the stream's leader, None where there is none.
+
+        Raises:
+            HubError: the stream is not there, or nobody answered.
+        """
+        try:
+            answer = await self.request(f"STREAM.MSG.GET.{stream}", {"last_by_subj": subject})
+        except JetStreamError as error:
+            if error.err_code == MESSAGE_NOT_FOUND:
+                return None
+            raise
+        return base64.b64decode(answer["message"].get("data", ""))
 
     async def stream_info(self, stream: str) -> Json | None:
         """Return a stream's info, None where there is no such stream."""

@@ -20,6 +20,7 @@ from backhaul_hub.streams.twin_streams import STATE
 from backhaul_hub.sync.heads import FleetHeads
 from backhaul_hub.sync.newest_readings import DeviceSeries, Reading, Readings
 from backhaul_hub.twin.state_messages import read_state
+from backhaul_hub.uplink.dictionaries import Dictionaries
 
 LOOK_BACK_MESSAGES = 8192
 """Of each UP stream: far more than are ever read and wait to be published."""
@@ -47,8 +48,12 @@ async def recall(client: Client, heads: FleetHeads, readings: Readings) -> None:
         raise HubError(f"{STATE} cannot be read: {error}") from error
 
 
-async def look_back(client: Client, stream: str, end: int, readings: Readings) -> None:
+async def look_back(
+    client: Client, stream: str, end: int, readings: Readings, dictionaries: Dictionaries
+) -> None:
     """Take the readings once more of the messages of an UP stream up to sequence `end`.
+
+    `dictionaries`: what they are packed against.
 
     Raises:
         HubError: the server did not answer.
@@ -58,9 +63,10 @@ async def look_back(client: Client, stream: str, end: int, readings: Readings) -
         messages = await reader.read(seq, min(_READ_MESSAGES, end + 1 - seq))
         if not messages:
             break
+        await dictionaries.prepare(messages)
         for message in messages:
             try:
-                said = examine(message.subject, message.body)
+                said = examine(message.subject, message.body, dictionaries.find)
             except UnreadableError:
                 continue
             readings.on_message(said, False)

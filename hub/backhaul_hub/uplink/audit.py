@@ -7,7 +7,7 @@ message at a known sequence still has the time it had.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -24,6 +24,7 @@ from backhaul_hub.errors import HubError, JetStreamError
 from backhaul_hub.nats.jetstream import JetStreamApi, Json
 from backhaul_hub.nats.stream_reader import Stored, StoredReader, holes
 from backhaul_hub.uplink.block_store import BlockStore
+from backhaul_hub.uplink.dictionaries import Dictionaries
 from backhaul_hub.uplink.lane_rows import ReadPosition
 from backhaul_runtime.jetstream import stamp_ns
 
@@ -71,15 +72,22 @@ class Audit:
     Args:
         reader: reads it by sequence.
         blocks: what was read of it.
+        dictionaries: what its messages are packed against.
     """
 
     def __init__(
-        self, stream: str, api: JetStreamApi, reader: StoredReader, blocks: BlockStore
+        self,
+        stream: str,
+        api: JetStreamApi,
+        reader: StoredReader,
+        blocks: BlockStore,
+        dictionaries: Dictionaries,
     ) -> None:
         self._stream = stream
         self._api = api
         self._reader = reader
         self._blocks = blocks
+        self._dictionaries = dictionaries
         self._deleted = 0
         self._suspected_ns: int | None = None
 
@@ -224,9 +232,10 @@ class Audit:
             messages = await self._reader.read(seq, wanted)
             end = messages[-1].seq if messages else block.high
             await require_gone(self._api, self._stream, messages, seq, end)
+            await self._dictionaries.prepare(messages)
             for message in messages:
                 if message.seq <= block.high:
-                    place = place_of(message.subject, message.body)
+                    place = place_of(message.subject, message.body, self._dictionaries.find)
                     content.add(message.seq, message.stored_ns, place)
             if not messages:
                 break
@@ -252,10 +261,12 @@ async def require_gone(
             raise HubError(f"{stream}: a server that lags behind was asked for {found[0]}")
 
 
-def place_of(subject: str, body: bytes) -> tuple[LaneKey, int] | None:
-    """Return the place in its lane of a message that counts as held, None for any other."""
+def place_of(
+    subject: str, body: bytes, find: Callable[[str, bytes], bytes | None]
+) -> tuple[LaneKey, int] | None:
+    """Return the place in its lane of a message that counts as held, None for any other; `find`: see `examine`."""
     try:
-        said = examine(subject, body)
+        said = examine(subject, body, find)
     except UnreadableError:
         return None
     return said.key, said.seq

@@ -17,7 +17,13 @@ from nats.errors import Error as NatsError
 from backhaul_codec.ranges import RangeSet
 from backhaul_codec.wire.expansion import Expansion
 from backhaul_hub.continuity.blocks import BlockLog, block_of
-from backhaul_hub.continuity.examine import Examined, UnreadableError, examine, own_hash
+from backhaul_hub.continuity.examine import (
+    Examined,
+    MissingDictionaryError,
+    UnreadableError,
+    examine,
+    own_hash,
+)
 from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.continuity.repeats import Run, forks_from
@@ -30,6 +36,8 @@ from backhaul_hub.uplink.audit import Audit, AuditFindings, require_gone
 from backhaul_hub.uplink.block_store import BlockStore, forget_lanes
 from backhaul_hub.uplink.consumer import Consumer
 from backhaul_hub.uplink.device_words import WordBook
+from backhaul_hub.uplink.dictionaries import Dictionaries, parts, refers_to
+from backhaul_hub.uplink.dictionary_bounds import DictionaryKey
 from backhaul_hub.uplink.hashes import MessageHashes
 from backhaul_hub.uplink.lane_rows import ReadPosition, read_position, store_read
 from backhaul_hub.uplink.quarantine import set_aside
@@ -47,6 +55,7 @@ class UplinkReader:
 
     Args:
         client: a connection in account HUB.
+        dictionaries: what messages are packed against; one for all readers.
         consumers: told of every good message, in this order (see uplink/consumer.py).
         words: takes in what vehicles say of their lanes; one for all readers.
         unreadable: told of the device that has sent an unreadable message.
@@ -61,6 +70,7 @@ class UplinkReader:
         api: JetStreamApi,
         continuity: Continuity,
         registry: Registry,
+        dictionaries: Dictionaries,
         consumers: Sequence[Consumer] = (),
         words: WordBook | None = None,
         unreadable: Callable[[str], None] = lambda _: None,
@@ -75,12 +85,13 @@ class UplinkReader:
         self._continuity = continuity
         self._registry = registry
         self._words = words or WordBook(continuity)
-        self._consumers = consumers
+        self._dictionaries = dictionaries
+        self._consumers = (dictionaries, *consumers)
         self._unreadable = unreadable
         self._expanded = expanded
         self._blocks = BlockStore(registry, stream)
         self._log = BlockLog()
-        self._audit = Audit(stream, api, self._reader, self._blocks)
+        self._audit = Audit(stream, api, self._reader, self._blocks, dictionaries)
         self._audit_due = False
         self._last_is_there = False
         self._catch_up_to = 0
@@ -110,11 +121,12 @@ class UplinkReader:
                 while not self._audit_due:
                     messages = await self._read()
                     trouble.end()
-                    if messages:
-                        await self._take(messages)
+                    for part in parts(messages):
+                        await self._take(part)
+                    more = await self._take_up()
                     if not self.caught_up and self.position.seq >= self._catch_up_to:
                         self._note_caught_up()
-                    if not messages:
+                    if not messages and not more:
                         await asyncio.sleep(_IDLE_S)
 
     def note_state(self, info: Json) -> None:
@@ -137,23 +149,9 @@ class UplinkReader:
         # Else who answered is behind the stream's leader: the next answer may come from another.
         return []
 
-    async def _take(self, messages: list[Stored]) -> None:
+    async def _take(self, messages: Sequence[Stored]) -> None:
         """Set garbage aside, count the rest, and store both with the new position."""
-        examined: list[tuple[Stored, Examined | UnreadableError]] = []
-        points = 0
-        for message in messages:
-            try:
-                good = examine(message.subject, message.body)
-                examined.append((message, good))
-                size, stored_ns = len(message.body), message.stored_ns
-                self._expanded(good.key.device, good.expansion, size, stored_ns)
-                points += good.expansion.points
-                if points > _POINTS_AT_ONCE:  # others wait: above all who keeps such a vehicle out
-                    points = 0
-                    await asyncio.sleep(0)
-            except UnreadableError as error:
-                examined.append((message, error))
-                await set_aside(self._api, self.stream, self.position.created, message, error)
+        examined = await self._examine(messages)
         async with self._registry.turn:
             # From here on nothing is read again, so nothing is counted twice.
             garbage = 0
@@ -162,7 +160,9 @@ class UplinkReader:
                     self._note_unreadable(message, said)
                     garbage += 1
                 else:
-                    self._tell(message, said)
+                    held = self._tell(message, said)
+                    place = (said.key, said.seq) if held else None
+                    self._log.add(message.seq, message.stored_ns, place)
             self.position = replace(
                 self.position,
                 seq=messages[-1].seq,
@@ -174,6 +174,71 @@ class UplinkReader:
         for consumer in self._consumers:
             consumer.stored()
         self._judge_repeats()
+
+    async def _examine(
+        self, messages: Sequence[Stored]
+    ) -> list[tuple[Stored, Examined | UnreadableError]]:
+        """Examine messages, and copy to QUARANTINE those that nobody can read."""
+        # From here on the dictionaries among them are kept: only then do their messages count as held.
+        await self._dictionaries.prepare(messages)
+        examined: list[tuple[Stored, Examined | UnreadableError]] = []
+        points = 0
+        for message in messages:
+            try:
+                good = examine(message.subject, message.body, self._dictionaries.find)
+                self._dictionaries.require_kept(good)
+                examined.append((message, good))
+                size, stored_ns = len(message.body), message.stored_ns
+                self._expanded(good.key.device, good.expansion, size, stored_ns)
+                points += good.expansion.points
+                if points > _POINTS_AT_ONCE:  # others wait: above all who keeps such a vehicle out
+                    points = 0
+                    await asyncio.sleep(0)
+            except UnreadableError as error:
+                examined.append((message, error))
+                if self._dictionaries.is_copied(self.stream, error):
+                    await set_aside(self._api, self.stream, self.position.created, message, error)
+        return examined
+
+    async def _take_up(self) -> bool:
+        """Take up messages that were read before their dictionary came; return whether any were looked at."""
+        row = self._dictionaries.awaited.next_here(self.stream)
+        if row is None:
+            return False
+        found = await self._reader.read(row.low, _BATCH_MESSAGES, subject=f"up.{row.device}.>")
+        messages = [each for each in found if each.seq <= min(row.high, self.position.seq)]
+        wanted, missing = DictionaryKey(row.device, row.digest), False
+        for part in parts([each for each in messages if refers_to(each) == wanted]):
+            examined = await self._examine(part)
+            async with self._registry.turn:
+                changes: list[RowChange] = []
+                for message, said in examined:
+                    if isinstance(said, MissingDictionaryError):
+                        missing = True
+                    elif isinstance(said, UnreadableError):
+                        self._explain_unreadable(message, said)
+                    elif self._tell(message, said):
+                        changes += await self._hold(message.seq, said)
+                await self._store([*changes, *self._blocks.put(self._log.take_changes())])
+            for consumer in self._consumers:
+                consumer.stored()
+        if missing:  # it has made room for another one meanwhile
+            self._dictionaries.awaited.gone(row)
+            return False
+        async with self._registry.turn:
+            self._dictionaries.awaited.taken(row, messages[-1].seq if messages else row.high)
+            await self._store(())
+        return True
+
+    async def _hold(self, stream_seq: int, said: Examined) -> list[RowChange]:
+        """Note that a message that was read long ago counts as held now."""
+        if self._log.add_held(stream_seq, (said.key, said.seq)):
+            return []
+        content = await self._blocks.content(block_of(stream_seq))
+        if content is None:
+            return []
+        content.hold(said.key, said.seq)
+        return self._blocks.put([(content.block, {said.key: content.lanes[said.key]})])
 
     def _judge_repeats(self) -> None:
         """Compare repeats with UP's messages, beside the reading."""
@@ -202,12 +267,12 @@ class UplinkReader:
         if since := forks_from(run, hashes):
             self._continuity.fork(key, since)
 
-    def _tell(self, message: Stored, said: Examined) -> None:
+    def _tell(self, message: Stored, said: Examined) -> bool:
+        """Tell a good message to all; return whether it counts as held."""
         bound = self._continuity.beyond_bounds(said.key, said.seq, message.stored_ns)
-        self._log.add(message.seq, message.stored_ns, None if bound else (said.key, said.seq))
         if bound:
             self._note_refused(said.key, bound)
-            return
+            return False
         is_new = self._continuity.arrived(
             said.key, said.seq, len(message.body), message.stored_ns, link=said.link, own=said.own
         )
@@ -219,13 +284,19 @@ class UplinkReader:
             said = replace(said, stored_ns=message.stored_ns)
         for consumer in self._consumers:
             consumer.on_message(said, is_new)
+        return True
 
     def _note_unreadable(self, message: Stored, error: UnreadableError) -> None:
         self._log.add(message.seq, message.stored_ns, None)
+        if self._dictionaries.waits(self.stream, message.seq, error):
+            return  # it is not held, and no garbage: it is taken up once its dictionary is here
         prefix, device, *_ = message.subject.split(".")
         # The hub's own transform puts it there. What stands under UP's own subject is nobody's (ADR 25).
         if prefix == "up":
             self._unreadable(device)
+        self._explain_unreadable(message, error)
+
+    def _explain_unreadable(self, message: Stored, error: UnreadableError) -> None:
         if error.place is not None:
             # It is as the vehicle sealed it: sent again it would be no better.
             key, seq = error.place
