@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from backhaul_codec.subjects import stored_dictionary_subject
+from backhaul_codec.wire.dictionaries import digest_of, encode_dictionary
 from backhaul_hub.artifacts.object_store import Objects
 from backhaul_hub.backup.backup import Backup
 from backhaul_hub.backup.manifest import (
@@ -27,6 +29,8 @@ from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import BackupError, HubError
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.nats.snapshots import Snapshot, copy
+from backhaul_hub.uplink.dictionaries import Dictionaries
+from backhaul_hub.uplink.dictionary_bounds import DictionaryKey
 from backhaul_hub.uplink.lane_rows import ReadPosition, read_position
 from backhaul_hub.uplink.stream_digest import (
     Block,
@@ -69,6 +73,15 @@ def backup(
     )
 
 
+async def dictionaries(client: Client, tmp_path: Path) -> dict[str, bytes]:
+    """Have hub.db and DICT hold two dictionaries; return their bodies by their subjects."""
+    names = {digest_of(body): body for body in (b"names", b"others")}
+    async with await Registry.open(tmp_path / "hub" / "hub.db") as registry:
+        kept = Dictionaries(JetStreamApi(client), registry, FixedClock())
+        await kept.keep({DictionaryKey("VID-001", each): names[each] for each in names})
+    return {stored_dictionary_subject("VID-001", each): names[each] for each in names}
+
+
 async def wipe(client: Client, tmp_path: Path) -> None:
     api = JetStreamApi(client)
     for name in (await api.request("STREAM.NAMES"))["streams"]:
@@ -88,6 +101,7 @@ async def test_a_backup_taken_while_writes_go_on_comes_back_as_it_was(
 ) -> None:
     await write(client, "up.VID-001.f.battery", 10_000)
     await write(client, "quarantine.UP_00.1.1", 3)
+    names = await dictionaries(client, tmp_path)
     store = await client.jetstream().key_value("TWIN_SHADOW")
     for rate in range(7):
         await store.put("fleet.prod.veh.VID-001.desired", json.dumps({"rate": rate}).encode())
@@ -124,6 +138,8 @@ async def test_a_backup_taken_while_writes_go_on_comes_back_as_it_was(
     assert (info["state"]["first_seq"], info["state"]["last_seq"]) == (1, last)
     assert await content(client, "UP_00", last) == before
     assert (await api.request("STREAM.INFO.QUARANTINE"))["state"]["messages"] == 3
+    for subject in names:
+        assert await api.last_message("DICT", subject) == encode_dictionary(names[subject])
     again = await client.jetstream().key_value("TWIN_SHADOW")
     assert [
         (entry.revision, entry.value)
@@ -134,6 +150,8 @@ async def test_a_backup_taken_while_writes_go_on_comes_back_as_it_was(
     assert b"".join([chunk async for chunk in Objects(client).content(artifact)]) == data
     async with await Registry.open(tmp_path / "hub" / "hub.db") as registry:
         assert list(await read_devices(registry)) == ["VID-001"]
+        rows = await registry.fetch("SELECT body FROM dictionary ORDER BY body")
+        assert [row[0] for row in rows] == sorted(names.values())
         # The same stream to the hub, though the server has made it anew.
         assert await read_position(registry, "UP_00") == ReadPosition(info["created"], 5, 0, 1, 1)
     down = await api.request("STREAM.INFO.DOWN_00")

@@ -229,6 +229,19 @@ async def test_an_older_hub_db_is_given_what_dict_has(empty: Up) -> None:
 
 
 @pytest.mark.nats
+async def test_a_rebuilt_hub_db_has_from_dict_what_up_has_lost(empty: Up) -> None:
+    """As after `restore --from-streams`, a month after the dictionary came: UP is read from its start."""
+    async with empty.reading():
+        await sent(empty, carried(1), packed(2), packed(3))
+        await empty.settles((1, 3))
+        await empty.api.request(f"STREAM.PURGE.{STREAM}", {"seq": 2})
+    (empty.directory / "hub.db").unlink()
+    async with empty.reading():
+        await empty.settles((2, 3))
+        assert not list(empty.dictionaries.awaited)
+
+
+@pytest.mark.nats
 async def test_a_dict_that_was_lost_is_filled_from_hub_db(empty: Up) -> None:
     async with empty.reading():
         await sent(empty, carried(1))

@@ -172,6 +172,8 @@ async def test_a_hub_moves_while_it_takes_messages_in(
     """What was acknowledged here is there, under its sequence; what comes too late is refused."""
     await write(up, "up.VID-001.f.battery", 9000)
     await write(up, "up.VID-001.e.app.armed", 3)
+    for number in range(3):  # the same vehicle's, one of them twice
+        await JetStreamApi(client).publish(f"dict.VID-001.{number // 2:012x}", b"%d" % number)
     await sourced(client, 3)
     await client.request("fleet.prod.veh.VID-001.cmd.lock", b"{}", timeout=30)
     await Objects(client).put("map", io.BytesIO(b"x" * 300_000))
@@ -204,6 +206,8 @@ async def test_a_hub_moves_while_it_takes_messages_in(
     assert states["UP_00"]["last_seq"] == last
     assert await content(other, "UP_00", last) == await content(client, "UP_00", last)
     assert states["TWIN_EVENTS"]["messages"] == 3
+    assert states["DICT"]["messages"] == 2
+    assert await JetStreamApi(other).last_message("DICT", f"dict.VID-001.{0:012x}") == b"1"
     assert states["TWIN_CMD"]["messages"] == 1
     artifact = await Objects(other).info("map")
     assert artifact is not None

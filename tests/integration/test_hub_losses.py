@@ -16,6 +16,9 @@ import pytest
 from nats.errors import NoRespondersError
 
 from backhaul_agent.client import connect
+from backhaul_codec.subjects import stored_dictionary_subject
+from backhaul_codec.wire.dictionaries import digest_of, read_dictionary
+from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.store import Registry
 from backhaul_hub.uplink.lane_rows import read_position
 from tests.integration.hub_api import api, kept, whole_again
@@ -74,6 +77,22 @@ async def test_a_deleted_down_is_made_anew_and_written_again(world: World) -> No
         filters: list[str | None] = []
         while filters != ["in.VID-001.>"]:
             filters = [each.config.filter_subject for each in await hub.consumers_info("DOWN_00")]
+
+
+async def test_a_deleted_dict_is_made_anew_and_filled_from_hub_db(world: World) -> None:
+    rig, _ = await world.vehicle()
+    await kept(world, rig)
+    async with await Registry.open(world.hub.directory / "hub.db") as registry:
+        row = ("VID-001", digest_of(b"names").hex(), b"names", 1, 1)
+        await registry.write([RowChange("INSERT INTO dictionary VALUES (?, ?, ?, ?, ?)", [row])])
+    logged = world.hub.control.logged_bytes
+    await api(world, "STREAM.DELETE.DICT")
+    await wait_for_log(world.hub.control, '"event": "dictionaries_published_again"', logged)
+    hub = (await world.hub_client()).jetstream()
+    message = await hub.get_last_msg(
+        "DICT", stored_dictionary_subject("VID-001", digest_of(b"names"))
+    )
+    assert read_dictionary(message.data or b"") == b"names"
 
 
 async def write(world: World, value: float) -> None:
