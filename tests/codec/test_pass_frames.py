@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul_codec import CodecError, Point, decode, encode_frame
+from backhaul_codec import CodecError, Point, decode, encode_bundle, encode_frame
 from backhaul_codec.wire.pass_frames import PassFrames
 
 T0_NS = 1_750_000_000_000_000_000
@@ -25,6 +25,17 @@ def test_a_frame_of_one_pass_is_the_one_that_encode_frame_writes() -> None:
     values = [[8123], [-57]]
     made = PassFrames("battery", SERIES, 1, 1).message(T0_NS, values, epoch=3, seq=9)
     assert made == encode_frame(points(values, 1), epoch=3, seq=9)
+
+
+def test_a_bundle_of_one_pass_is_the_one_that_encode_bundle_writes() -> None:
+    values = [[8123], [-57]]
+    made = PassFrames("battery", SERIES, 1, 1, bundle=True)
+    message = made.message(T0_NS, values, epoch=3, seq=9)
+    assert message == encode_bundle(points(values, 1), epoch=3, seq=9)
+    longer = [[8123, 8100, 1 << 40], [-57, 0, 1]]
+    made = PassFrames("battery", SERIES, 3, 5, bundle=True)
+    message = made.message(T0_NS, longer, epoch=3, seq=9)
+    assert decode(message).points == points(longer, 5)
 
 
 @pytest.mark.slow

@@ -108,6 +108,14 @@ def test_passes_of_a_frame_go_on_where_the_one_before_ended() -> None:
     assert {later - earlier for earlier, later in pairwise(times)} == {5 * SECOND_NS}
 
 
+def test_bundles_have_the_points_of_the_frames_that_an_older_agent_sends() -> None:
+    frames, bundles = list(all_of(LATE)), list(all_of(replace(LATE, bundles=True)))
+    assert list(points_of(bundles)) == list(points_of(frames))
+    assert {each.leaf_subject for each in bundles if each.lane == BULK} == {"b"}
+    places = [(each.device, each.lane, each.seq) for each in bundles]
+    assert places == [(each.device, each.lane, each.seq) for each in frames]
+
+
 def test_a_backlog_covers_the_time_away_and_comes_before_what_is_live() -> None:
     late = device_id(1)
     fleet = SimulatedVehicles(LATE)

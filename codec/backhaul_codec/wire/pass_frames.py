@@ -33,21 +33,29 @@ _T0_NS_MIN = 1 << 32
 
 
 class PassFrames:
-    """Frames of one node, its series decimals without keys.
+    """Frames or bundles of one node, its series decimals without keys.
 
     Args:
         node: whose readings they are.
         series: type and decimals of each, as ("soc", 2): the integer 8125 is then 81.25.
         passes: how many in a frame; all series are read in each, and share a stamp.
         step_ns: from one pass to the next.
+        bundle: write bundles.
 
     Raises:
         CodecError: there is no such frame.
     """
 
     def __init__(
-        self, node: str, series: Sequence[tuple[str, int]], passes: int, step_ns: int
+        self,
+        node: str,
+        series: Sequence[tuple[str, int]],
+        passes: int,
+        step_ns: int,
+        *,
+        bundle: bool = False,
     ) -> None:
+        self._bundle = bundle
         self.points = len(series) * passes
         if not (1 <= len(series) <= _SERIES_MAX and 1 <= self.points <= POINTS_MAX):
             raise CodecError(f"{passes} passes over {len(series)} series are no frame", "points")
@@ -69,6 +77,8 @@ class PassFrames:
             for column in range(len(INTEGER_WIDTHS))
         ]
         self._node = _items({Field.NODE: require_name(node, "node")})
+        if bundle:
+            self._node = _items({Field.NODES: [node] * len(series)})
 
     def message(
         self,
@@ -107,11 +117,15 @@ class PassFrames:
                 _COLUMNS_KEY,
                 cbor2.dumps({column: signed(steps, column)} if steps else {}),
                 _BASES_KEY,
-                cbor2.dumps([each[0] for each in values]),
+                cbor2.dumps(self._bases([each[0] for each in values])),
                 self._node,
             )
         )
-        return seal(body, Kind.FRAME, epoch, seq, compression)
+        kind = Kind.BUNDLE if self._bundle else Kind.FRAME
+        return seal(body, kind, epoch, seq, compression)
+
+    def _bases(self, bases: list[int]) -> list[int] | bytes:
+        return signed(bases, column_for(bases)) if self._bundle else bases
 
 
 def _items(fields: dict[int, Any]) -> bytes:

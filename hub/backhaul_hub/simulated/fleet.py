@@ -37,6 +37,7 @@ class FleetPlan:
         faults: how many vehicles have what (faults.py).
         late_devices: so many vehicles have no link for some time, and then send it all.
         late_s: how long they have been away at `start_ns`.
+        bundles: write telemetry in bundles, each of the node whose turn it is; else in frames.
     """
 
     devices: int
@@ -48,6 +49,7 @@ class FleetPlan:
     faults: Mapping[str, int] = field(default_factory=dict)
     late_devices: int = 0
     late_s: int = 0
+    bundles: bool = False
 
     @property
     def messages_s(self) -> float:
@@ -74,7 +76,11 @@ class SimulatedVehicles:
         self.faults = plant(plan.faults, plan.devices, plan.seed, plan.from_ns, to_ns)
         epoch = plan.start_ns // _SECOND_NS & 0xFFFFFFFF
         self._lanes = [
-            Lanes(Vehicle(device_id(number), plan.seed, self.faults.get(number)), epoch)
+            Lanes(
+                Vehicle(device_id(number), plan.seed, self.faults.get(number)),
+                epoch,
+                bundles=plan.bundles,
+            )
             for number in range(plan.devices)
         ]
         # Messages of theirs that were due meanwhile.

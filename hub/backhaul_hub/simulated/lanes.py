@@ -10,7 +10,7 @@ import msgspec
 from backhaul_codec import Opaque, Point, encode_point
 from backhaul_codec.kinds import BULK, LIVE, Lane
 from backhaul_codec.points import JSON
-from backhaul_codec.subjects import event_subject, point_subject
+from backhaul_codec.subjects import BUNDLE_SUBJECT, event_subject, frame_subject, point_subject
 from backhaul_codec.wire.pass_frames import PassFrames
 from backhaul_hub.simulated.vehicle import SERIES, Vehicle
 
@@ -33,12 +33,14 @@ class Lanes:
     Args:
         vehicle: whose.
         epoch: of its ledger.
+        bundles: write telemetry as agents do since bundles; else as before, a frame for each node.
     """
 
-    __slots__ = ("_epoch", "_hour", "bulk_seq", "live_seq", "vehicle")
+    __slots__ = ("_bundles", "_epoch", "_hour", "bulk_seq", "live_seq", "vehicle")
 
-    def __init__(self, vehicle: Vehicle, epoch: int) -> None:
+    def __init__(self, vehicle: Vehicle, epoch: int, *, bundles: bool = False) -> None:
         self.vehicle = vehicle
+        self._bundles = bundles
         self.live_seq = 0
         self.bulk_seq = 0
         self._epoch = epoch
@@ -55,7 +57,7 @@ class Lanes:
         return [*map(self._point, said), self._mark(time_ns, "start")]
 
     def frame(self, node: str, last_ns: int, step_ns: int, passes: int) -> list[Sourced]:
-        """Return a frame of a node whose last pass was at `last_ns`, after a mark where an hour began.
+        """Return a frame, or a bundle, of a node whose last pass was at `last_ns`, after a mark where an hour began.
 
         `step_ns` is from one pass to the next.
         """
@@ -63,10 +65,11 @@ class Lanes:
         first_ns = last_ns - (passes - 1) * step_ns
         values = self.vehicle.readings(node, range(first_ns, last_ns + 1, step_ns))
         self.bulk_seq += 1
-        body = _writer(node, passes, step_ns).message(
+        body = _writer(node, passes, step_ns, self._bundles).message(
             first_ns + self.vehicle.ahead_ns, values, epoch=self._epoch, seq=self.bulk_seq
         )
-        return [*marks, Sourced(self.vehicle.id, f"f.{node}", BULK, self.bulk_seq, body)]
+        subject = BUNDLE_SUBJECT if self._bundles else frame_subject(node)
+        return [*marks, Sourced(self.vehicle.id, subject, BULK, self.bulk_seq, body)]
 
     def link_up(self, time_ns: int) -> Sourced:
         """Return the mark of a link that came back."""
@@ -89,5 +92,5 @@ class Lanes:
 
 
 @lru_cache(maxsize=1024)
-def _writer(node: str, passes: int, step_ns: int) -> PassFrames:
-    return PassFrames(node, SERIES[node], passes, step_ns)
+def _writer(node: str, passes: int, step_ns: int, bundles: bool) -> PassFrames:
+    return PassFrames(node, SERIES[node], passes, step_ns, bundle=bundles)

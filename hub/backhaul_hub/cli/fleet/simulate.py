@@ -107,6 +107,12 @@ _FAULTS = "\n".join(f"{kind:8}{about}" for kind, about in KINDS.items())
     help="Readings of each sensor in a message.",
 )
 @click.option(
+    "--bundles/--frames",
+    default=True,
+    show_default=True,
+    help="Telemetry as agents send it, or as older ones did: a frame for each node.",
+)
+@click.option(
     "--truth",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write what is wrong with which vehicle here, JSON.",
@@ -129,6 +135,7 @@ def simulate(
     backlog_at: float | None,
     backlog_rate: float,
     per_frame: int,
+    bundles: bool,
     truth: Path | None,
     as_json: bool,
 ) -> None:
@@ -161,6 +168,7 @@ def simulate(
         faults=parse_faults(faults),
         late_devices=late_devices,
         late_s=late_s,
+        bundles=bundles,
     )
     fleet = SimulatedVehicles(plan)
     if truth is not None:
