@@ -200,6 +200,23 @@ async def test_a_message_that_lacks_its_dictionary_waits_and_is_taken_up_when_it
 
 
 @pytest.mark.nats
+async def test_what_is_taken_up_of_old_blocks_stands_in_them(
+    empty: Up, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("backhaul_hub.continuity.blocks.BLOCK_MESSAGES", 4)
+    async with empty.reading():
+        await sent(empty, bundle(1), *map(packed, range(2, 12)), *map(bundle, range(12, 20)))
+        await empty.settles((1, 1), (12, 19))
+        await sent(empty, carried(20))
+        await empty.settles((1, 20))
+        await until(lambda: not rows(empty, "awaited_dictionary"))
+    held = {number: ranges for _, number, *_, ranges in rows(empty, "block_lane")}
+    assert held[0] == "[[1,3]]"
+    assert held[1] == "[[4,7]]"
+    assert held[2] == "[[8,11]]"
+
+
+@pytest.mark.nats
 async def test_what_waits_is_taken_up_by_the_next_control_plane(empty: Up) -> None:
     async with empty.reading():
         await sent(empty, packed(1), packed(2))

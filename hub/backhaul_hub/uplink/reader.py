@@ -16,7 +16,7 @@ from nats.errors import Error as NatsError
 
 from backhaul_codec.ranges import RangeSet
 from backhaul_codec.wire.expansion import Expansion
-from backhaul_hub.continuity.blocks import BlockLog, block_of
+from backhaul_hub.continuity.blocks import BlockContent, BlockLog, block_of
 from backhaul_hub.continuity.examine import (
     Examined,
     MissingDictionaryError,
@@ -211,15 +211,16 @@ class UplinkReader:
         for part in parts([each for each in messages if refers_to(each) == wanted]):
             examined = await self._examine(part)
             async with self._registry.turn:
-                changes: list[RowChange] = []
+                old: dict[int, BlockContent] = {}
                 for message, said in examined:
                     if isinstance(said, MissingDictionaryError):
                         missing = True
                     elif isinstance(said, UnreadableError):
                         self._explain_unreadable(message, said)
                     elif self._tell(message, said):
-                        changes += await self._hold(message.seq, said)
-                await self._store([*changes, *self._blocks.put(self._log.take_changes())])
+                        await self._hold(message.seq, said, old)
+                blocks = [(each.block, _changed(each)) for each in old.values()]
+                await self._store(self._blocks.put([*blocks, *self._log.take_changes()]))
             for consumer in self._consumers:
                 consumer.stored()
         if missing:  # it has made room for another one meanwhile
@@ -230,15 +231,15 @@ class UplinkReader:
             await self._store(())
         return True
 
-    async def _hold(self, stream_seq: int, said: Examined) -> list[RowChange]:
-        """Note that a message that was read long ago counts as held now."""
+    async def _hold(self, stream_seq: int, said: Examined, old: dict[int, BlockContent]) -> None:
+        """Note that a message that was read before counts as held now; `old`: blocks that are not open."""
         if self._log.add_held(stream_seq, (said.key, said.seq)):
-            return []
-        content = await self._blocks.content(block_of(stream_seq))
-        if content is None:
-            return []
-        content.hold(said.key, said.seq)
-        return self._blocks.put([(content.block, {said.key: content.lanes[said.key]})])
+            return
+        number = block_of(stream_seq)
+        if number not in old and (content := await self._blocks.content(number)) is not None:
+            old[number] = content
+        if number in old:
+            old[number].hold(said.key, said.seq)
 
     def _judge_repeats(self) -> None:
         """Compare repeats with UP's messages, beside the reading."""
@@ -379,3 +380,7 @@ class UplinkReader:
                 messages=sum(lost.values()),
                 lanes=sum(1 for count in lost.values() if count),
             )
+
+
+def _changed(content: BlockContent) -> dict[LaneKey, RangeSet]:
+    return {key: content.lanes[key] for key in content.changed}

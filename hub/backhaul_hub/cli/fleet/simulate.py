@@ -108,9 +108,9 @@ _FAULTS = "\n".join(f"{kind:8}{about}" for kind, about in KINDS.items())
 )
 @click.option(
     "--bundles/--frames",
-    default=True,
+    default=False,
     show_default=True,
-    help="Telemetry as agents send it, or as older ones did: a frame for each node.",
+    help="Telemetry in bundles, or as agents send it so far: a frame for each node.",
 )
 @click.option(
     "--truth",
