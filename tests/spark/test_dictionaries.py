@@ -21,7 +21,7 @@ from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.ingest.batch import BatchOutcome, Ingest
 from backhaul_spark.ingest.stream import IngestQuery
 from backhaul_spark.nats import dictionaries
-from backhaul_spark.nats.dictionaries import Dictionaries
+from backhaul_spark.nats.dictionaries import DictionaryReader
 from backhaul_spark.nats.endpoint import endpoint_from
 from tests.support.spark_frames import T0_NS
 
@@ -74,7 +74,7 @@ def make_store(hub: HubServer) -> None:
 
 
 def test_a_dictionary_is_found_or_said_to_be_missing(hub_server: HubServer) -> None:
-    here = Dictionaries(endpoint_from(hub_server.options))
+    here = DictionaryReader(endpoint_from(hub_server.options))
     assert here.plain([DEVICE], [bundle(1)]) == [bundle(1)]
     [missing] = here.plain([DEVICE], [packed(3)])
     assert isinstance(missing, CodecError)
@@ -91,7 +91,7 @@ def test_a_vehicle_that_names_ever_new_dictionaries_is_asked_about_a_few_times(
     hub_server: HubServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[bytes] = []
-    here = Dictionaries(endpoint_from(hub_server.options))
+    here = DictionaryReader(endpoint_from(hub_server.options))
     monkeypatch.setattr(here, "_read", lambda device, digest: asked.append(digest))
     hostile = [packed(3)[:24] + number.to_bytes(6, "big") + packed(3)[30:] for number in range(100)]
     assert all(isinstance(each, CodecError) for each in here.plain([DEVICE] * 100, hostile))

@@ -38,7 +38,7 @@ class Awaited:
 
     @property
     def place(self) -> tuple[str, bytes, str]:
-        """Return what it is told apart by."""
+        """Return the key that tells it apart."""
         return self.device, self.digest, self.stream
 
 
@@ -91,13 +91,13 @@ class AwaitedBook:
         return row.messages if row else 0
 
     def came(self, device: str, digest: bytes) -> None:
-        """Take in that a dictionary is here: what waits for it can be taken up."""
+        """Take in that a dictionary is here: the messages that wait for it can be taken up."""
         self._asked.pop((device, digest), None)
         for stream in sorted(self._streams.get((device, digest), ())):
             self._here.setdefault(stream, {})[device, digest, stream] = None
 
     def next_here(self, stream: str) -> Awaited | None:
-        """Return what is to be taken up next of a stream, None for nothing; each vehicle in turn."""
+        """Return the next messages of a stream to take up, None for nothing; each vehicle in turn."""
         here = self._here.get(stream)
         if not here:
             return None
@@ -169,7 +169,7 @@ class AwaitedBook:
         return list(found.items())
 
     def missing(self) -> Iterator[Awaited]:
-        """Yield what waits for a dictionary that is not here."""
+        """Yield the messages that wait for a dictionary that is not here."""
         return (row for row in self._rows.values() if not self._is_here(row))
 
     def _is_here(self, row: Awaited) -> bool:

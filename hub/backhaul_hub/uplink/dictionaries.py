@@ -53,7 +53,7 @@ _USED = "UPDATE dictionary SET used_ns = max(used_ns, ?) WHERE device = ? AND di
 
 
 class Dictionaries:
-    """Keeps the dictionaries of all vehicles; one for all readers of UP. A consumer, for what is used.
+    """Keeps the dictionaries of all vehicles; one for all readers of UP. A consumer, to learn which are used.
 
     Args:
         api: of account HUB.
@@ -94,7 +94,7 @@ class Dictionaries:
         await self._look_for_awaited()
 
     async def reconcile(self) -> None:
-        """Publish what hub.db has and DICT lacks, and take in what DICT has and hub.db lacks.
+        """Publish the dictionaries that DICT lacks, and take in those that hub.db lacks.
 
         Raises:
             HubError: hub.db or the server refuses, or does not answer.
@@ -115,7 +115,7 @@ class Dictionaries:
             log.warning("dictionaries_taken_from_stream", dictionaries=len(unknown))
 
     async def prepare(self, messages: Iterable[Stored]) -> None:
-        """Have at hand what these messages are packed against, as far as the hub has it; keep those among them.
+        """Have the dictionaries of these messages at hand, as far as the hub has them; keep those among the messages.
 
         Raises:
             HubError: hub.db or the server refuses, or does not answer.
@@ -293,7 +293,7 @@ class Dictionaries:
             return None
 
     async def _look_for_awaited(self) -> None:
-        """Take up what waits for dictionaries that are here: the control plane ended before it did."""
+        """Take up the messages that wait for dictionaries that are here: the control plane ended before it did."""
         for some in _pieces([DictionaryKey(each.device, each.digest) for each in self.awaited]):
             for key in await self._read(some):
                 self.awaited.came(*key)

@@ -12,13 +12,13 @@ IN_USE_NS = 7 * 86_400 * 1_000_000_000
 
 
 class DictionaryKey(NamedTuple):
-    """Whose dictionary, and which."""
+    """A dictionary, by its device and its digest."""
 
     device: str
     digest: bytes
 
 
-class Choice(NamedTuple):
+class RoomFor(NamedTuple):
     """The outcome for new dictionaries."""
 
     keep: list[DictionaryKey]
@@ -30,7 +30,7 @@ class Choice(NamedTuple):
 
 def choose(
     new: Iterable[DictionaryKey], known: Mapping[str, Mapping[bytes, int]], now_ns: int
-) -> Choice:
+) -> RoomFor:
     """Return which new dictionaries are kept, and which former ones go for them.
 
     Args:
@@ -39,7 +39,7 @@ def choose(
         now_ns: the hub's time.
     """
     used = {device: dict(some) for device, some in known.items()}
-    choice = Choice([], [], set())
+    choice = RoomFor([], [], set())
     for key in new:
         device, digest = key
         uses = used.setdefault(device, {})

@@ -15,7 +15,7 @@ from backhaul_codec import CodecError, peek
 from backhaul_codec.bulk.column_batch import TEXT_BYTES_MAX
 from backhaul_codec.bulk.columns import Rejected, decode_columns
 from backhaul_spark.columns import STAMP, columns
-from backhaul_spark.nats.dictionaries import Dictionaries
+from backhaul_spark.nats.dictionaries import DictionaryReader
 from backhaul_spark.nats.messages import MESSAGES, leaf_of
 
 # What is decoded together. A point takes three bytes of a body before compression, at the least: so
@@ -65,7 +65,7 @@ class Decoded:
 
 
 def decode_batch(
-    batch: pa.RecordBatch, dictionaries: Dictionaries | None = None
+    batch: pa.RecordBatch, dictionaries: DictionaryReader | None = None
 ) -> Iterator[Decoded]:
     """Decode a batch of schema MESSAGES in chunks of bounded size.
 
@@ -92,7 +92,7 @@ def chunks(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def _decode_chunk(
-    batch: pa.RecordBatch, bodies: list[bytes], dictionaries: Dictionaries | None
+    batch: pa.RecordBatch, bodies: list[bytes], dictionaries: DictionaryReader | None
 ) -> Iterator[Decoded]:
     codes, reasons = batch.column("code").to_pylist(), batch.column("reason").to_pylist()
     rejected = {row: (code, reasons[row]) for row, code in enumerate(codes) if code is not None}
@@ -126,7 +126,7 @@ def _plain_bodies(
     batch: pa.RecordBatch,
     bodies: list[bytes],
     rejected: dict[int, tuple[str, str]],
-    dictionaries: Dictionaries,
+    dictionaries: DictionaryReader,
 ) -> list[bytes]:
     """Return the bodies without their dictionaries; enter those that lack theirs in `rejected`."""
     rows = [row for row in range(len(bodies)) if row not in rejected]
@@ -198,7 +198,7 @@ def _letters(subjects: list[str | None]) -> pa.Array:
 
 
 def point_rows(
-    batch: pa.RecordBatch, dictionaries: Dictionaries | None = None
+    batch: pa.RecordBatch, dictionaries: DictionaryReader | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Yield the source's `points` format: the points, then a row for every message without any."""
     for decoded in decode_batch(batch, dictionaries):

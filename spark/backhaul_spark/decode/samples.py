@@ -37,7 +37,7 @@ from backhaul_spark.decode.sample_batch import (
     lane_hashes,
 )
 from backhaul_spark.decode.series import SeriesKey, parse_series
-from backhaul_spark.nats.dictionaries import Dictionaries
+from backhaul_spark.nats.dictionaries import DictionaryReader
 from backhaul_spark.nats.messages import leaf_of
 
 SAMPLE_ROWS = columns(
@@ -82,7 +82,7 @@ def _listed(text: str, option: str) -> tuple[SeriesKey, ...]:
 
 
 def sample_rows(
-    batch: pa.RecordBatch, wanted: Wanted, dictionaries: Dictionaries | None = None
+    batch: pa.RecordBatch, wanted: Wanted, dictionaries: DictionaryReader | None = None
 ) -> pa.RecordBatch:
     """Return a batch of schema MESSAGES, all of one stream, as rows of SAMPLE_ROWS."""
     stored_ns = batch.column("stored_at").fill_null(0).cast(pa.int64()).to_numpy() * 1000
@@ -163,7 +163,7 @@ def _points(
     batch: pa.RecordBatch,
     stored_ns: NDArray[np.int64],
     wanted: Wanted,
-    dictionaries: Dictionaries | None,
+    dictionaries: DictionaryReader | None,
 ) -> tuple[NDArray[np.void], list[HeadWord]]:
     found: list[NDArray[np.void]] = [np.empty(0, SAMPLE)]
     heads: list[HeadWord] = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from backhaul_spark.nats.dictionaries import CODE, Dictionaries
+from backhaul_spark.nats.dictionaries import CODE, DictionaryReader
 from backhaul_spark.nats.direct_get import read_range
 from backhaul_spark.nats.messages import message_batch
 from backhaul_spark.tables.part_writer import TaskReport, write_parts
@@ -62,7 +62,7 @@ class Owed:
             return []
         some = list(self._places)[:AT_ONCE]
         batches = self._messages(some)
-        dictionaries = Dictionaries(self._endpoint)
+        dictionaries = DictionaryReader(self._endpoint)
         [row] = write_parts(batches, uri, ingest, at_us, standing, dictionaries)
         facts = row.to_pylist()[0]
         report = TaskReport.from_row(facts["facts"], facts["messages"])

@@ -16,7 +16,7 @@ from backhaul_runtime.clock import Clock
 from backhaul_spark import errors
 from backhaul_spark.checkpoint import FILE, checkpoint_uri, prepare_checkpoint, with_scheme
 from backhaul_spark.ingest.owed import Owed
-from backhaul_spark.nats.dictionaries import Dictionaries
+from backhaul_spark.nats.dictionaries import DictionaryReader
 from backhaul_spark.source.jetstream_source import JetStreamSource, SourceSettings
 from backhaul_spark.tables.files import open_input
 from backhaul_spark.tables.part_writer import REPORT_COLUMNS, TaskReport, write_parts
@@ -62,7 +62,7 @@ class IngestQuery:
         )
         self._app = ""
         endpoint = SourceSettings(self._source).endpoint
-        self._dictionaries = Dictionaries(endpoint)
+        self._dictionaries = DictionaryReader(endpoint)
         self._owed = Owed(ingest.waiting(), endpoint, clock)
 
     def start(self, every_s: float | None) -> StreamingQuery:

@@ -31,7 +31,7 @@ _Key = tuple[str, bytes]
 _cached: OrderedDict[tuple[Endpoint, str, bytes], bytes] = OrderedDict()
 
 
-class Dictionaries:
+class DictionaryReader:
     """The dictionaries of one hub's vehicles; travels to the executors as the endpoint that it is."""
 
     def __init__(self, endpoint: Endpoint) -> None:

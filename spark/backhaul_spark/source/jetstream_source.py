@@ -46,7 +46,7 @@ from backhaul_spark.decode.samples import SAMPLE_ROWS, sample_rows, wanted_from
 from backhaul_spark.errors import MessagesGoneError, OptionError
 from backhaul_spark.garbage import spare_modules
 from backhaul_spark.nats import offsets
-from backhaul_spark.nats.dictionaries import Dictionaries
+from backhaul_spark.nats.dictionaries import DictionaryReader
 from backhaul_spark.nats.direct_get import list_streams, read_range
 from backhaul_spark.nats.endpoint import Endpoint, endpoint_from
 from backhaul_spark.nats.messages import MESSAGES, gap_batch, message_batch
@@ -266,7 +266,7 @@ def read_span(settings: SourceSettings, span: offsets.Span) -> Iterator[pa.Recor
         MessagesGoneError: messages were deleted inside the span, and `onGap` is "fail".
     """
     spare_modules("read")
-    dictionaries = Dictionaries(settings.endpoint)
+    dictionaries = DictionaryReader(settings.endpoint)
     for batch in _message_batches(settings, span):
         if settings.format == "points":
             yield from point_rows(batch, dictionaries)

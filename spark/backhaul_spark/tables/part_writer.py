@@ -19,7 +19,7 @@ from backhaul_spark.columns import STAMP, columns
 from backhaul_spark.decode.chained import links_and_hashes
 from backhaul_spark.decode.part_words import PartWords
 from backhaul_spark.decode.points import Decoded, decode_batch, partition_days
-from backhaul_spark.nats.dictionaries import Dictionaries
+from backhaul_spark.nats.dictionaries import DictionaryReader
 from backhaul_spark.nats.messages import MESSAGES
 from backhaul_spark.tables.part_file import ROW_GROUP_BYTES, ROW_GROUP_ROWS, PartFile, unified
 from backhaul_spark.tables.said_again import Aside, Note
@@ -142,7 +142,7 @@ def write_parts(
     ingest: int,
     ingested_at_us: int,
     standing: Collection[Note] = (),
-    dictionaries: Dictionaries | None = None,
+    dictionaries: DictionaryReader | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Decode the messages of one Spark partition, write their points, yield the one-row report.
 
