@@ -59,7 +59,8 @@ OLDER: list[tuple[State, int, str, Outcome]] = [
 def older_hub_db(path: Path) -> None:
     """Have a hub.db be of schema 14, with a command of each kind, c0 first."""
     with closing(sqlite3.connect(path)) as db:
-        db.executescript(f"DROP TABLE command; {OLDER_COMMANDS} PRAGMA user_version = 14;")
+        later = "DROP TABLE dictionary; DROP TABLE awaited_dictionary; DROP TABLE command;"
+        db.executescript(f"{later} {OLDER_COMMANDS} PRAGMA user_version = 14;")
         for number, (state, rank, said, _) in enumerate(OLDER):
             ended_ns = NOW + 9 * S if state.over else 0
             values = (number + 5, "VID-001", f"c{number}", "go", "null", "me", NOW + S, NOW, state)
