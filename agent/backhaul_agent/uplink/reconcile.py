@@ -20,10 +20,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from backhaul_agent.ledger.rows import Adopted, Evicted, Inward
 from backhaul_codec import CodecError, chain, hash_of
-from backhaul_codec.kinds import BULK, LIVE
 from backhaul_codec.protocol.words import spare_of
 from backhaul_codec.ranges import RangeSet
-from backhaul_codec.subjects import node_of_lane, parse_leaf
+from backhaul_codec.subjects import lane_of, node_of_lane, parse_leaf, shared_subject
 from backhaul_codec.wire.envelope import NO_LINK
 
 if TYPE_CHECKING:
@@ -144,8 +143,8 @@ def _is_housekeeping(subject: str) -> bool:
 def shared(lane: str, subject: str) -> tuple[str, str]:
     """Return the shared lane and the subject of a message: `Lanes.place` gives it to its node's again."""
     if node_of_lane(lane) is not None:
-        _, _, subject = subject.split(".", 2)
-        lane = BULK if subject.startswith("f.") else LIVE
+        subject = shared_subject(subject)
+        lane = lane_of(subject)
     return lane, subject
 
 
