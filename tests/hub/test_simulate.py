@@ -105,7 +105,6 @@ async def test_what_is_simulated_stands_in_up_for_spark_to_read(tmp_path: Path) 
         faults={"stuck": 1, "drain": 4},
         late_devices=40,
         late_s=7200,
-        bundles=True,
     )
     fleet = SimulatedVehicles(plan)
     sent = list(fleet.backlog(START_NS))
@@ -127,7 +126,7 @@ async def test_a_live_fleet_sends_for_as_long_as_it_is_told(tmp_path: Path) -> N
     identities = [(subject.split(".")[1:3], peek(body)) for subject, body in held]
     assert len({header.epoch for _, header in identities}) == 2
     assert set(held.values()) == {1}
-    assert sum(subject.endswith(".b") for subject, _ in held) > 2 * 18 * 9
+    assert sum(subject.endswith(".f.battery") for subject, _ in held) > 2 * 18 * 5
 
 
 @pytest.mark.nats
