@@ -33,7 +33,7 @@ _ARRIVE_S = 120.0
 
 
 class IdleFleet(NamedTuple):
-    """What so many vehicles' links carried in a second."""
+    """The bytes that the links of so many vehicles carried in a second."""
 
     vehicles: int
     bytes_s: float

@@ -1,4 +1,4 @@
-"""What was measured before (commit aa7919e, for others the same day) and what is aimed at."""
+"""The figures of before (commit aa7919e, for others the same day), and the aims."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the command line may choose for this benchmark."""
+"""The options of this benchmark on the command line."""
 
 from __future__ import annotations
 

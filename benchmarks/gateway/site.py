@@ -115,7 +115,7 @@ class Site:
 
 
 class Cost(NamedTuple):
-    """What the link carried while so many points came out at the hub."""
+    """The bytes that the link carried while so many points came out at the hub."""
 
     points: int
     up_bytes: int

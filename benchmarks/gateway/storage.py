@@ -1,4 +1,4 @@
-"""What readings take at the hub: in the table `points`, written as ingest's tasks write it."""
+"""The bytes of readings at the hub: in the table `points`, written as the tasks of ingest write it."""
 
 from __future__ import annotations
 
