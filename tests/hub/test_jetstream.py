@@ -11,10 +11,12 @@ import pytest
 from backhaul_hub.errors import JetStreamError
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_runtime.jetstream import (
+    ACCOUNT_NOT_ENABLED,
     CLUSTER_NOT_AVAILABLE,
     CONSUMER_NOT_FOUND,
     NO_SUITABLE_PEERS,
     STREAM_NOT_FOUND,
+    STREAM_NOT_MADE,
 )
 
 
@@ -61,3 +63,24 @@ async def test_servers_of_a_cluster_that_do_not_all_know_one_another_yet_are_ask
         await api_of(cluster).request("STREAM.CREATE.UP_00")
     assert told.value.err_code == STREAM_NOT_FOUND
     assert len(cluster.asked) == 3
+
+
+async def test_a_server_that_loads_the_account_is_asked_again_however_short_the_patience(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another connection has the server load it, and the account is in use before its store is there."""
+    monkeypatch.setattr("backhaul_hub.nats.jetstream._AGAIN_S", 0)
+    loading = (ACCOUNT_NOT_ENABLED, STREAM_NOT_MADE, STREAM_NOT_MADE)
+    cluster = Cluster(0, STREAM_NOT_FOUND, first=loading)
+    with pytest.raises(JetStreamError) as told:
+        await JetStreamApi(cluster).request("STREAM.NAMES")  # type: ignore[arg-type]
+    assert told.value.err_code == STREAM_NOT_FOUND
+    assert len(cluster.asked) == 4
+
+
+@pytest.mark.parametrize("code", [ACCOUNT_NOT_ENABLED, STREAM_NOT_FOUND])
+async def test_a_refusal_that_lasts_is_told(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    monkeypatch.setattr("backhaul_hub.nats.jetstream._LOADING_S", 0)
+    with pytest.raises(JetStreamError) as told:
+        await JetStreamApi(Cluster(0, code)).request("STREAM.NAMES")  # type: ignore[arg-type]
+    assert told.value.err_code == code

@@ -8,9 +8,8 @@ import pytest
 
 from backhaul_hub.errors import JetStreamError
 from backhaul_hub.shards import api_subject, inbox_subject, shard_of
-from backhaul_hub.streams import streams
 from backhaul_hub.streams.streams import differences, reconcile
-from backhaul_runtime.jetstream import ACCOUNT_NOT_ENABLED, INSUFFICIENT_STORAGE, STREAM_NOT_MADE
+from backhaul_runtime.jetstream import INSUFFICIENT_STORAGE
 
 if TYPE_CHECKING:
     from backhaul_hub.nats.jetstream import JetStreamApi
@@ -42,38 +41,17 @@ def test_a_request_goes_to_the_account_of_the_stream_that_it_names() -> None:
     assert inbox_subject("QUARANTINE", "_INBOX.a") == "_INBOX.a"
 
 
-class Loading:
-    """A server that makes streams once it has loaded their account."""
-
-    def __init__(self, *refusals: int) -> None:
-        self.refusals = list(refusals)
+class Refusing:
+    """A server that has no room."""
 
     async def stream_info(self, stream: str) -> None:
         return None
 
     async def request(self, verb: str, declared: dict[str, Any]) -> None:
-        assert verb == "STREAM.CREATE.S"
-        if self.refusals:
-            raise JetStreamError(verb, self.refusals.pop(0), "no such file or directory")
+        raise JetStreamError(verb, INSUFFICIENT_STORAGE, "insufficient storage resources")
 
 
-@pytest.fixture
-def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "_LOADING_S", 0)
-
-
-@pytest.mark.usefixtures("_at_once")
-async def test_a_stream_is_made_once_its_account_is_loaded() -> None:
-    """Another connection has the server load it, and the account is in use before its store is there."""
-    server = cast("JetStreamApi", Loading(ACCOUNT_NOT_ENABLED, STREAM_NOT_MADE, STREAM_NOT_MADE))
-    assert await reconcile(server, {"name": "S"}) == ["create S"]
-
-
-@pytest.mark.usefixtures("_at_once")
-@pytest.mark.parametrize(("code", "tries"), [(STREAM_NOT_MADE, 5), (INSUFFICIENT_STORAGE, 1)])
-async def test_what_stays_refused_is_said(code: int, tries: int) -> None:
-    server = Loading(*[code] * 9)
+async def test_a_refusal_says_how_to_mend_it() -> None:
     with pytest.raises(JetStreamError) as refused:
-        await reconcile(cast("JetStreamApi", server), {"name": "S"})
-    assert refused.value.err_code == code
-    assert len(server.refusals) == 9 - tries
+        await reconcile(cast("JetStreamApi", Refusing()), {"name": "S"})
+    assert "free some disk" in refused.value.hint

@@ -75,12 +75,7 @@ class Ground(Subsystem):
             client = await self._logged_in()
             await self._require_registry(client)
         self.client = client
-        # A cluster that has no leader does not answer, and has one again within seconds.
-        self.api = (
-            JetStreamApi(self.client, timeout_s=_CLUSTER_REQUEST_S, patience_s=_CLUSTER_PATIENCE_S)
-            if self.servers > 1
-            else JetStreamApi(self.client)
-        )
+        self.api = self._api(client)
 
     def tasks(self) -> Tasks:
         """Return the watch for another control plane, and those on accounts and connections."""
@@ -134,8 +129,14 @@ class Ground(Subsystem):
 
     async def _require_registry(self, client: Client | None) -> None:
         there = await at_servers(self.system, self.keys, self.servers)
-        api = JetStreamApi(client) if client is not None else None
+        api = self._api(client) if client is not None else None
         await require_registry(self.directory, self.keys, self.registry, api, there.revoked)
+
+    def _api(self, client: Client) -> JetStreamApi:
+        if self.servers == 1:
+            return JetStreamApi(client)
+        # A cluster that has no leader does not answer, and has one again within seconds.
+        return JetStreamApi(client, timeout_s=_CLUSTER_REQUEST_S, patience_s=_CLUSTER_PATIENCE_S)
 
     def _add_twin_login(self) -> None:
         try:

@@ -18,11 +18,13 @@ from nats.errors import NoRespondersError
 from backhaul_hub.errors import HubError, JetStreamError
 from backhaul_hub.shards import api_subject
 from backhaul_runtime.jetstream import (
+    ACCOUNT_NOT_ENABLED,
     CLUSTER_NOT_AVAILABLE,
     CONSUMER_NOT_FOUND,
     MESSAGE_NOT_FOUND,
     NO_SUITABLE_PEERS,
     STREAM_NOT_FOUND,
+    STREAM_NOT_MADE,
     read_answer,
     stamp_ns,
 )
@@ -30,6 +32,14 @@ from backhaul_runtime.jetstream import (
 Json = dict[str, Any]
 
 _AGAIN_S = 0.25
+# Said while another connection has the server load the account, and in a cluster while its leader loads
+# it: that is in use before its store is (`setup.hub_directory.create_hub` makes the store's directory;
+# one may have been emptied since).
+_LOADING = frozenset({ACCOUNT_NOT_ENABLED, STREAM_NOT_MADE})
+_LOADING_S = 2.5
+# Said for want of a leader, or of a server. No peers are suitable, too, while servers that have just
+# started do not all know one another.
+_LEADERLESS = frozenset({CLUSTER_NOT_AVAILABLE, NO_SUITABLE_PEERS})
 
 
 class JetStreamApi:
@@ -39,7 +49,8 @@ class JetStreamApi:
         client: a connection in the account whose JetStream is meant.
         timeout_s: how long one request may take, by the event loop's clock.
         patience_s: for how long a request that is not answered is made again, as while a cluster
-            chooses a leader. What is published is not: it may have been stored.
+            chooses a leader. What is published is not: it may have been stored. A request that the
+            server refuses while it loads the account is made again in any case.
     """
 
     def __init__(self, client: Client, *, timeout_s: float = 10.0, patience_s: float = 0.0) -> None:
@@ -72,14 +83,20 @@ class JetStreamApi:
         payload = json.dumps(body).encode() if body is not None else b""
         subject = f"{api}.{verb}" if api else api_subject(verb)
         loop = asyncio.get_running_loop()
-        give_up_s = loop.time() + self._patience_s
+        began_s = loop.time()
         while True:
             try:
                 return await self._ask(subject, payload, None, timeout_s)
             except HubError as error:
-                if not _may_pass(error) or loop.time() >= give_up_s:
+                if loop.time() - began_s >= self._passes_s(error):
                     raise
             await asyncio.sleep(_AGAIN_S)
+
+    def _passes_s(self, error: HubError) -> float:
+        """Return for how long to ask again after this error; 0 where it is by the request's contents."""
+        if not isinstance(error, JetStreamError) or error.err_code in _LEADERLESS:
+            return self._patience_s
+        return max(_LOADING_S, self._patience_s) if error.err_code in _LOADING else 0.0
 
     async def publish(
         self, subject: str, payload: bytes, headers: dict[str, str] | None = None
@@ -185,14 +202,3 @@ class JetStreamApi:
         except JetStreamError as error:
             if error.err_code != CONSUMER_NOT_FOUND:
                 raise
-
-
-def _may_pass(error: HubError) -> bool:
-    """Say whether a request failed for want of a leader, or of a server, and not by its contents.
-
-    No peers are suitable, too, while servers that have just started do not all know one another.
-    """
-    return not isinstance(error, JetStreamError) or error.err_code in (
-        CLUSTER_NOT_AVAILABLE,
-        NO_SUITABLE_PEERS,
-    )

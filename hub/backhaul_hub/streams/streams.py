@@ -6,7 +6,6 @@ differences, what may not: the hub never deletes a stream to change it.
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from backhaul_codec.subjects import DICTIONARY_STREAM, IMPORT, IMPORT_STREAM
@@ -17,11 +16,9 @@ from backhaul_hub.nats.jetstream import JetStreamApi, Json
 from backhaul_hub.shards import API, is_shard, up_name
 from backhaul_hub.streams.twin_streams import twin_streams
 from backhaul_runtime.jetstream import (
-    ACCOUNT_NOT_ENABLED,
     INSUFFICIENT_STORAGE,
     NO_SUITABLE_PEERS,
     REPLICAS_NOT_SUPPORTED,
-    STREAM_NOT_MADE,
     SUBJECTS_OVERLAP,
 )
 
@@ -43,10 +40,6 @@ _HINTS = {
     NO_SUITABLE_PEERS: "fewer servers of the cluster are there, and have room, than replicas in hub.toml",
     REPLICAS_NOT_SUPPORTED: "replicas in hub.toml is for a cluster of as many servers",
 }
-# Said while another connection has the server load the account: that is in use before its store is
-# (`setup.hub_directory.create_hub` makes the store's directory; one may have been emptied since).
-_LOADING = frozenset({ACCOUNT_NOT_ENABLED, STREAM_NOT_MADE})
-_LOADING_TRIES, _LOADING_S = 5, 0.5
 # Said when a stream is made and never later: a server that restarts with a first_seq above the
 # stream's first message purges the stream.
 _AT_CREATION = frozenset({"first_seq"})
@@ -174,16 +167,11 @@ async def reconcile(api: JetStreamApi, declared: Json, *, lower_limits: bool = F
         StreamConflictError, LimitsLoweredError: as `planned`.
         JetStreamError: the server refused.
     """
-    tries_left = _LOADING_TRIES
-    while True:
-        try:
-            return await _reconcile(api, declared, lower_limits=lower_limits)
-        except JetStreamError as error:
-            tries_left -= 1
-            if error.err_code not in _LOADING or not tries_left:
-                error.hint = _HINTS.get(error.err_code, "")
-                raise
-        await asyncio.sleep(_LOADING_S)
+    try:
+        return await _reconcile(api, declared, lower_limits=lower_limits)
+    except JetStreamError as error:
+        error.hint = _HINTS.get(error.err_code, "")
+        raise
 
 
 async def _reconcile(api: JetStreamApi, declared: Json, *, lower_limits: bool) -> list[str]:
