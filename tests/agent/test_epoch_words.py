@@ -183,6 +183,31 @@ async def test_what_was_taken_in_from_out_may_be_what_was_staged(
         assert [row.points for row in await ledger.staged()] == [1, 1]
 
 
+async def test_a_kill_after_out_was_emptied_forgets_nothing_that_the_hub_alone_holds(
+    ledger: Ledger,
+) -> None:
+    """The next run knows of epoch 44 by the note alone: neither OUT nor the ledger has any of it."""
+    leaf = Leaf([(42, 1), (43, 1), (44, 1)])
+    await ledger.commit(LedgerChanges([outgoing()]))
+    writer = Writer(ledger, CONFIG, FakeClock(), on_commit=lambda: None)
+    writer.gate.suspects.restore(await ledger.staged(), 42, {"bulk": 1}, {})
+    adoption = Adoption("bulk", ledger, writer)
+    out = OutStream(cast("JetStream", leaf), "OUT_bulk")
+    await adoption.look(out)
+    last = await leaf.message("", seq=3)
+    assert last is not None
+    adoption.heard(44, HeldLane(1, hash_of(last.subject, last.data)))
+    writing = asyncio.create_task(writer.run())
+    await adoption.take_in(out, everything=True)
+    left = dict(ledger.meta)  # as a kill leaves it
+    writing.cancel()
+    await asyncio.wait([writing])
+    assert ledger.lane("bulk", 44) is None
+
+    assert await judge(ledger, Leaf([]), {42: 1, 43: 1}, meta=left) == []
+    assert ledger.quarantined == 1
+
+
 class GoneBack:
     """A ledger that went back together with OUT, and the question to the hub that tells so."""
 

@@ -33,18 +33,20 @@ NO_SUSPECTS = "[]"
 class Former(msgspec.Struct):
     """An epoch that ended with rows staged: up to which id, and where its lanes ended.
 
-    ``taken_in``: by lane and epoch, the first seq that this ledger did not give out, but found in OUT.
+    ``taken_in``: by lane and epoch, the first and the last seq that this ledger did not give out, but found in
+    OUT. OUT may be emptied since, and of these messages the ledger took in only those that the hub lacked.
     """
 
     epoch: int
     last_id: int
     last_seqs: dict[str, int]
-    taken_in: dict[str, dict[int, int]] = {}
+    taken_in: dict[str, dict[int, tuple[int, int]]] = {}
 
-    def note_taken_in(self, lane: str, epoch: int, first_seq: int) -> None:
-        """Note that the ledger knows messages from a seq on which it did not send itself."""
-        firsts = self.taken_in.setdefault(lane, {})
-        firsts[epoch] = min(first_seq, firsts.get(epoch, first_seq))
+    def note_taken_in(self, lane: str, epoch: int, first_seq: int, last_seq: int) -> None:
+        """Note that OUT held these messages, which the ledger did not send itself."""
+        noted = self.taken_in.setdefault(lane, {})
+        first, last = noted.get(epoch, (first_seq, last_seq))
+        noted[epoch] = (min(first, first_seq), max(last, last_seq))
 
 
 class Sent(NamedTuple):

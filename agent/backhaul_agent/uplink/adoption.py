@@ -87,6 +87,7 @@ class Adoption:
         """Epochs of which OUT holds what the ledger does not know: the hub is asked about them."""
         self._held: dict[int, HeldLane] = {}
         self._handed_in = False  # some were to be written when the connection ended
+        self._noted = False  # a note waits to be written
         self._lane = lane
         self._ledger = ledger
         self._writer = writer
@@ -133,6 +134,9 @@ class Adoption:
                 await self._adopt(out, work)
                 # Where the hub holds all of it: what UP loses of it would come later than what is newer.
                 self._writer.tell(*self._writer.gate.end(work.epoch))
+        if self._noted:  # OUT may be emptied next, and nothing else would tell the next run of them
+            await self._writer.set_aside([], [])
+            self._noted = False
         taken = spoken if not everything else set(self.strangers)
         self.strangers -= taken
         self._held = {epoch: held for epoch, held in self._held.items() if epoch not in taken}
@@ -168,13 +172,14 @@ class Adoption:
             work = rest
 
     def _note(self, out: OutStream, work: Work) -> None:
-        """Have staged rows remembered that a newer ledger may have sent with these messages.
+        """Have it remembered that a newer ledger may have sent staged rows with these messages.
 
-        The next commit writes it. From then on the ledger knows these messages like its own.
+        From the next commit on, which writes this, the ledger knows those that it takes in like its own.
         """
         for former in self._writer.gate.suspects.formers:
             if work.epoch in sent_since(out, self._ledger, self._lane, former):
-                former.note_taken_in(self._lane, work.epoch, work.lo)
+                former.note_taken_in(self._lane, work.epoch, work.lo, work.hi)
+                self._noted = True
 
     async def _is_held(self, out: OutStream, work: Work, held: HeldLane) -> bool:
         """Whether the hub's message at its watermark is the one that stands in OUT, with those before it."""

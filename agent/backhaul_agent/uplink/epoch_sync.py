@@ -169,19 +169,18 @@ class EpochWords:
 
         A ledger may go back more than once. What was staged in the former epoch may then have been sent in
         one of which this ledger knows less than OUT, or nothing; or less than the hub, where OUT has lost it
-        since. Of the current one, too, as long as nobody
-        vouches for it; so it is all read at once, right after OUT: what is appended from then on is our own.
+        since. Of the current one, too, as long as nobody vouches for it; so it is all read at once, right after OUT: what is appended from then on is our own.
         """
         states = self._ledger.every_lane()
         own = {state.epoch: state.last_seq for state in states if state.name == lane}
         taken_in = former.taken_in.get(lane, {})
-        last_seqs = own | {epoch: first - 1 for epoch, first in taken_in.items()}
+        last_seqs = own | {epoch: first - 1 for epoch, (first, _) in taken_in.items()}
         last_seqs[former.epoch] = former.last_seqs.get(lane, 0)
         epochs = list(dict.fromkeys(state.epoch for state in states))
         after = epochs[epochs.index(former.epoch) :] if former.epoch in epochs else []
         in_out = sent_since(out, self._ledger, lane, former)
-        for epoch in taken_in:
-            in_out[epoch] = max(in_out.get(epoch, 0), own.get(epoch, 0))
+        for epoch, (_, last) in taken_in.items():
+            in_out[epoch] = max(in_out.get(epoch, 0), own.get(epoch, 0), last)
         later = set(after) & self._highest.keys() - {self._ledger.epoch}
         ends = []
         for epoch in in_out.keys() | later | {former.epoch}:
