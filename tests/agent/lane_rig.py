@@ -48,12 +48,17 @@ class Leaf:
         self.refused = 0
         self.purges = 0
         self.down = False
+        self.no_room = 0  # appends that are refused for want of room, from now on
 
     @property
     def last_seq(self) -> int:
         return self.purged + len(self.stored)
 
     def append(self, append: Append) -> bytes:
+        if self.no_room:
+            self.no_room -= 1
+            error = {"code": 503, "err_code": 10023, "description": "insufficient resources"}
+            return json.dumps({"error": error}).encode()
         if append.expected is not None and int(append.expected) != self.last_seq:
             self.refused += 1
             text = f"wrong last sequence: {self.last_seq}"

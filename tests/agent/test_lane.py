@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import structlog
 
 from backhaul_agent.leaf.jetstream import JetStream
 from backhaul_agent.ledger.rows import CorrectedMessage, Inward, LedgerChanges
@@ -98,6 +99,34 @@ async def test_a_leaf_that_answers_nothing_is_asked_again(
         rig.leaf.down = False
         await rig.drained()
     assert rig.leaf.seqs == [1, 2]
+
+
+async def test_a_leaf_without_room_is_asked_less_and_less_often_and_that_is_said_once(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+    sleep = asyncio.sleep
+
+    async def pause(pause_s: float) -> None:
+        if pause_s < 1000:
+            await sleep(pause_s)
+            return
+        pauses.append(pause_s)
+        await sleep(0)
+
+    monkeypatch.setattr(asyncio, "sleep", pause)
+    monkeypatch.setattr("backhaul_agent.uplink.lane.RETRY_S_MIN", 1000)
+    monkeypatch.setattr("backhaul_agent.uplink.lane.RETRY_S_MAX", 5000)
+    await rig.commit(1)
+    rig.leaf.no_room = 8
+    with structlog.testing.capture_logs() as logs:
+        async with rig.connected(Connection(rig.leaf)):
+            await rig.drained()
+            await until(lambda: not rig.lane.last_error)
+    said = [each["event"] for each in logs if each["event"] in ("lane_stopped", "lane_runs_again")]
+    assert said == ["lane_stopped", "lane_runs_again"]
+    assert pauses == [1000, 2000, 4000, 5000, 5000, 5000, 5000, 5000]
+    assert rig.leaf.seqs == [1]
 
 
 async def test_a_new_ledger_goes_on_in_the_stream_of_the_one_before(rig: Rig) -> None:

@@ -17,6 +17,17 @@ GUARD_MUTANTS = (
         ),
     ),
     Mutant(
+        "purged-before-noted",
+        "OUT is emptied before it is written down which messages the hub alone holds then",
+        "agent/backhaul_agent/uplink/adoption.py",
+        "        if self._noted:  #",
+        "        if not self._noted:  #",
+        named(
+            "tests/agent/test_epoch_words.py",
+            "test_a_kill_after_out_was_emptied_forgets_nothing_that_the_hub_alone_holds",
+        ),
+    ),
+    Mutant(
         "older-accounts-pushed",
         "a hub.db that is older than the servers' accounts pushes its own",
         "hub/backhaul_hub/access/generations.py",

@@ -62,6 +62,7 @@ class Lane:
         self.stream = out_stream(name)
         self.last_error = ""
         self.foreign_messages = 0
+        self._no_room = False  # the leaf refused the last message, wherever it was to stand
         self._ledger = ledger
         self._writer = writer
         self._config = config
@@ -176,7 +177,12 @@ class Lane:
                     await self._prepare(jetstream)
                     while True:
                         await self._step(out, appends)
-                        retry_s = RETRY_S_MIN
+                        if not self._no_room:
+                            retry_s = RETRY_S_MIN
+                        elif self.appender.state is AppenderState.SEEKING:
+                            # It would refuse the next one as fast as it can be sent.
+                            await asyncio.sleep(retry_s)
+                            retry_s = min(RETRY_S_MAX, retry_s * 2)
                 except (JetStreamError, LedgerStorageError, NatsError, OSError) as error:
                     self._trouble(str(error) or type(error).__name__)
                     self.appender.connected()
@@ -226,9 +232,10 @@ class Lane:
         self._moved.set()
         if self.appender.state is AppenderState.SEEKING or self._entered.is_over:
             return
-        if self.last_error and self.appender.state is AppenderState.RUNNING:
+        runs = self.appender.state is AppenderState.RUNNING
+        if self.last_error and runs and (self.appender.done or not self._no_room):
             log.info("lane_runs_again", lane=self.name, after=self.last_error)
-            self.last_error = ""
+            self.last_error, self._no_room = "", False
         due_s = self.appender.answer_due_s()
         try:
             async with asyncio.timeout(due_s and max(0.0, due_s - self._clock.monotonic_s())):
@@ -370,9 +377,11 @@ class Lane:
 
     def _on_answer(self, generation: int, stream_seq: int, stored: bool, error: str) -> None:
         if stored:
+            self._no_room = False
             self.appender.answered(generation, stream_seq)
         else:
             if error:
+                self._no_room = True
                 self._trouble(error)
             self.appender.refused(generation)
         self._wake.set()
