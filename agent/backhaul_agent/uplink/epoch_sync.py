@@ -167,9 +167,10 @@ class EpochWords:
     def _ends(self, out: OutStream, lane: str, former: Former) -> list[_End]:
         """Return where the ledger ends in a lane: of a former epoch, and of those that came after it.
 
-        A ledger may go back more than once. What was staged in the former epoch may then have been sent in
-        one of which this ledger knows less than OUT, or nothing; or less than the hub, where OUT has lost it
-        since. Of the current one, too, as long as nobody vouches for it; so it is all read at once, right after OUT: what is appended from then on is our own.
+        A ledger may go back more than once. The rows that were staged in the former epoch may then have been sent
+        in a later one. Of that one this ledger knows less than OUT, or nothing, or less than the hub where OUT has
+        lost it since. The current epoch is such a one, too, as long as nobody vouches for it. So all lanes are read
+        at once, right after OUT: this ledger itself sends all that is appended from then on.
         """
         states = self._ledger.every_lane()
         own = {state.epoch: state.last_seq for state in states if state.name == lane}

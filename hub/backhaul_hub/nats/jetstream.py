@@ -49,7 +49,7 @@ class JetStreamApi:
         client: a connection in the account whose JetStream is meant.
         timeout_s: how long one request may take, by the event loop's clock.
         patience_s: for how long a request that is not answered is made again, as while a cluster
-            chooses a leader. What is published is not: it may have been stored. A request that the
+            chooses a leader. A publication is not made again: it may have been stored. A request that the
             server refuses while it loads the account is made again in any case.
     """
 
