@@ -187,6 +187,7 @@ async def test_a_message_that_lacks_its_dictionary_waits_and_is_taken_up_when_it
         await sent(empty, bundle(1), packed(2), packed(3), bundle(4))
         await empty.settles((1, 1), (4, 4))
         assert empty.state().gaps == [(2, 3)]
+        assert empty.state().wanted == ([], []), "the vehicle is asked for the dictionary alone"
         assert empty.state().explained.total == 0
         assert await quarantined(empty) == 2
         assert [each.messages for each in empty.dictionaries.awaited.missing()] == [2]
@@ -194,6 +195,7 @@ async def test_a_message_that_lacks_its_dictionary_waits_and_is_taken_up_when_it
         await sent(empty, carried(5))
         await empty.settles((1, 5))
         await until(lambda: rows(empty, "awaited_dictionary") == [])
+        assert not empty.state().waiting
     [[*_, ranges]] = rows(empty, "block_lane")
     assert ranges == "[[1,5]]", "an audit counts on what was taken up"
 

@@ -165,6 +165,27 @@ def test_the_book_looks_at_lanes_of_connected_devices_only() -> None:
     assert list(book.asks({DEVICE: 100.0}, {(DEVICE, LANE): 0}, 105.0)) == []
 
 
+def test_what_waits_in_up_for_its_dictionary_is_not_asked_for() -> None:
+    continuity = Continuity()
+    book = RepairBook(continuity)
+    arrive(continuity, 1, 2, 6)
+    for seq in (3, 4):
+        continuity.wait(LaneKey(DEVICE, LANE, 7), seq)
+    up, lags = {DEVICE: 100.0}, {(DEVICE, LANE): 0}
+    found = [ask for now_s in range(100, 106) for ask in book.asks(up, lags, now_s)]
+    assert found == [(DEVICE, LANE, LaneAsk(7, ((5, 5),)))]
+    arrive(continuity, 5)
+    found = [ask for now_s in range(106, 300) for ask in book.asks(up, lags, now_s)]
+    assert found == [(DEVICE, LANE, LaneAsk(7, ()))]
+    assert continuity.lanes[LaneKey(DEVICE, LANE, 7)].gaps == [(3, 4)], (
+        "its hour waits all the same"
+    )
+    arrive(continuity, 3)
+    continuity.waited(DEVICE)  # and UP has lost the other one meanwhile
+    found = [ask for now_s in range(300, 309) for ask in book.asks(up, lags, now_s)]
+    assert found[0] == (DEVICE, LANE, LaneAsk(7, ((4, 4),)))
+
+
 def test_the_book_asks_at_once_for_what_was_missing_before_the_link_came() -> None:
     continuity = Continuity()
     arrive(continuity, 1, 2, 5)

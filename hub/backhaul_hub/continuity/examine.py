@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from backhaul_codec import CodecError, hash_of
+from backhaul_codec import CodecError, hash_of, peek
 from backhaul_codec.kinds import DICTIONARY
 from backhaul_codec.points import Header
 from backhaul_codec.protocol.words import Word, WordError, read_word
@@ -83,11 +83,21 @@ class UnreadableError(Exception):
 class MissingDictionaryError(UnreadableError):
     """A message that can be read once the dictionary of this digest is here.
 
-    `brought`: it is the message that carries it, and the hub has no room for it.
+    `brought`: it is the message that carries it, and the hub has no room for it. `at`: its place in its lane, as
+    its header says.
     """
 
-    def __init__(self, device: str, digest: bytes, reason: str, *, brought: bool = False) -> None:
+    def __init__(
+        self,
+        device: str,
+        digest: bytes,
+        reason: str,
+        *,
+        brought: bool = False,
+        at: tuple[LaneKey, int] | None = None,
+    ) -> None:
         super().__init__("dictionary", reason)
+        self.at = at
         self.device = device
         self.digest = digest
         self.brought = brought
@@ -150,7 +160,10 @@ def _plain(
         return plain(body, partial(find, uplink.device)), digest
     except CodecError as error:
         if error.code == "dictionary" and digest is not None:
-            raise MissingDictionaryError(uplink.device, digest, error.reason) from error
+            header = peek(body)
+            key = LaneKey(uplink.device, uplink.lane, header.epoch)
+            at = (key, header.seq) if _in_lane(header) else None
+            raise MissingDictionaryError(uplink.device, digest, error.reason, at=at) from error
         raise UnreadableError(error.code, error.reason) from error
 
 

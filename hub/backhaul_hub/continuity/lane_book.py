@@ -132,6 +132,20 @@ class Continuity:
         self._touch(key)
         return True
 
+    def wait(self, key: LaneKey, seq: int) -> None:
+        """Take in that a message stands in UP, and cannot be read before its dictionary comes."""
+        state = self.lanes.get(key)
+        if state is not None and len(state.waiting) < HOLES_MAX:
+            state.waiting.add(seq)
+            self._touch(key)
+
+    def waited(self, device: str) -> None:
+        """Take in that whatever waited for a dictionary was looked at: what is missing now is missing."""
+        for key in self.of_device(device):
+            if self.lanes[key].waiting:
+                self.lanes[key].waiting = RangeSet()
+                self._touch(key)
+
     def say(self, key: LaneKey, seq: int) -> None:
         """Take in a vehicle's word that its lane went as far as `seq`."""
         if seq < 1 or (key not in self.lanes and self._too_many_lanes(key)):

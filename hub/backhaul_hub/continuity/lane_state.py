@@ -43,6 +43,8 @@ class LaneState:
     """When UP stored the newest of them; ns since the Unix epoch."""
     chain: Chain = field(default_factory=Chain)
     """Whether what is held is one history."""
+    waiting: RangeSet = field(default_factory=RangeSet)
+    """Seqs whose messages stand in UP until their dictionary comes; in memory alone."""
 
     @property
     def accounted(self) -> RangeSet:
@@ -70,6 +72,13 @@ class LaneState:
         """The gaps, and the seqs above them up to the last one that the vehicle has spoken of."""
         accounted = self.accounted
         return accounted.holes(1, max(accounted.highest, self.seen.highest, self.said))
+
+    @property
+    def wanted(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+        """The gaps, and what is owed, without what waits in UP: sent again it would wait there twice."""
+        there = self.accounted.union(self.waiting)
+        newest = max(self.accounted.highest, self.seen.highest)
+        return there.holes(1, newest), there.holes(1, max(newest, self.said))
 
     @property
     def lost(self) -> int:

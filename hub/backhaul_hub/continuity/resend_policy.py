@@ -230,7 +230,9 @@ class RepairBook:
             state = self._continuity.lanes[key]
             arrivals += state.messages + state.repeats
             if key in self._open.get(place, ()):
-                epochs.append(EpochView(key.epoch, key.epoch == current, state.gaps, state.owed))
+                gaps, owed = state.wanted
+                if owed:
+                    epochs.append(EpochView(key.epoch, key.epoch == current, gaps, owed))
         epochs.sort(key=lambda each: (not each.current, each.epoch))
         return LaneView(epochs, arrivals, lag, up_since_s)
 

@@ -228,6 +228,7 @@ class UplinkReader:
             return False
         async with self._registry.turn:
             self._dictionaries.awaited.taken(row, messages[-1].seq if messages else row.high)
+            self._continuity.waited(row.device)
             await self._store(())
         return True
 
@@ -290,7 +291,10 @@ class UplinkReader:
     def _note_unreadable(self, message: Stored, error: UnreadableError) -> None:
         self._log.add(message.seq, message.stored_ns, None)
         if self._dictionaries.waits(self.stream, message.seq, error):
-            return  # it is not held, and no garbage: it is taken up once its dictionary is here
+            # It is not held, and no garbage: it is taken up once its dictionary is here.
+            if isinstance(error, MissingDictionaryError) and error.at is not None:
+                self._continuity.wait(*error.at)
+            return
         prefix, device, *_ = message.subject.split(".")
         # The hub's own transform puts it there. What stands under UP's own subject is nobody's (ADR 25).
         if prefix == "up":
