@@ -73,11 +73,11 @@ class LedgerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FrameConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[frame]: when a node's points are packed: enough points, enough bytes, or old enough."""
+    """[frame]: when points are packed into a message: enough points, enough bytes, or old enough."""
 
     points_max: Annotated[int, Meta(ge=1, le=10_000)] = 250
     bytes_max: Annotated[int, Meta(ge=KIB, le=512 * KIB)] = 32 * KIB
-    age_s_max: Annotated[float, Meta(ge=0.01, le=3600.0)] = 1.0
+    age_s_max: Annotated[float, Meta(ge=0.01, le=3600.0)] = 0.9
 
 
 class IngestConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -19,13 +19,15 @@ from backhaul_agent.commit.heads import HUB_NS, STAMP_NS
 from backhaul_agent.errors import LedgerStorageError
 from backhaul_agent.ingest.replay_book import REPLAYS
 from backhaul_agent.ledger.chain import ChainEnd
+from backhaul_agent.ledger.eviction_policy import ACCOUNT
 from backhaul_agent.ledger.lane_routing import Lanes
 from backhaul_agent.ledger.rows import Outgoing
 from backhaul_agent.ledger.schema import draw_epoch
 from backhaul_agent.uplink.reconcile import shared
 from backhaul_codec import CodecError, chain, hash_of, restamp
-from backhaul_codec.kinds import RESULT
-from backhaul_codec.subjects import SubjectError, parse_leaf
+from backhaul_codec.kinds import BULK, RESULT
+from backhaul_codec.subjects import SubjectError, dictionary_subject, parse_leaf
+from backhaul_codec.wire.dictionaries import encode_dictionary
 
 ROWS = 512  # in memory at a time
 _KEPT_META = ("device", "epoch", HUB_NS, STAMP_NS)
@@ -33,7 +35,7 @@ _KEPT_META = ("device", "epoch", HUB_NS, STAMP_NS)
 _OLD = "(SELECT id FROM lanes WHERE epoch != ?1)"
 _UNCONFIRMED = (
     "SELECT m.lane, m.seq, m.id, l.name, m.subject, m.body, m.boot FROM messages m JOIN lanes l ON l.id = m.lane "
-    "WHERE l.epoch != ? AND m.seq > l.confirmed AND (m.lane, m.seq) > (?, ?) "
+    "WHERE l.epoch != ? AND m.seq > l.confirmed AND m.subject NOT GLOB 'd.*' AND (m.lane, m.seq) > (?, ?) "
     "ORDER BY m.lane, m.seq LIMIT ?"
 )
 
@@ -110,6 +112,7 @@ def _hand_over(
     for name in lanes.names:
         inserted = db.execute("INSERT INTO lanes (name, epoch) VALUES (?, ?)", (name, epoch))
         new[name] = _NewLane(inserted.lastrowid or 0)
+    _announce(db, new[BULK], epoch)
     moved = left = 0
     for rows in _unconfirmed(db, epoch):
         changed = []
@@ -146,6 +149,21 @@ def _hand_over(
     db.execute("UPDATE meta SET value = ? WHERE name = 'device'", (device,))
     db.execute("UPDATE meta SET value = ? WHERE name = 'epoch'", (epoch,))
     return Handover(str(former), epoch, moved, left)
+
+
+def _announce(db: sqlite3.Connection, bulk: _NewLane, epoch: int) -> None:
+    """Let the new epoch begin with the dictionaries: the hub has none of this device's."""
+    for digest, body in db.execute("SELECT digest, body FROM dictionaries").fetchall():
+        subject = dictionary_subject(digest)
+        stamped = bulk.place(Outgoing(BULK, subject, encode_dictionary(body)), epoch)
+        db.execute(
+            "INSERT INTO messages (lane, seq, subject, body, value_class) VALUES (?, ?, ?, ?, ?)",
+            (bulk.id, bulk.seq, subject, stamped, ACCOUNT),
+        )
+        db.execute(
+            "UPDATE dictionaries SET epoch = ?, seq = ?, confirmed = 0 WHERE digest = ?",
+            (epoch, bulk.seq, digest),
+        )
 
 
 def _unconfirmed(

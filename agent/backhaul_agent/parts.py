@@ -125,6 +125,7 @@ class Parts:
         self._downlink.register("s.watermark", watermarks.on_message, in_memory=True)
         self._downlink.register("s.held", watermarks.on_held, in_memory=True)
         self._downlink.register("s.resend", Asks(self._lanes).on_message, in_memory=True)
+        self._downlink.register("s.dictionary", self._writer.packer.on_message)
         self._downlink.register("p", on_points)
         self._config_service = ConfigService(self._writer, config)
         self._history = HistoryService(ledger)

@@ -18,7 +18,7 @@ from backhaul_codec.subjects import parse_leaf
 from backhaul_codec.wire.placed import Placed, decode_placed
 
 if TYPE_CHECKING:
-    from backhaul_agent.commit.framer import ConfigWrite
+    from backhaul_agent.commit.contents import ConfigWrite
 
 
 NOON = 1_700_000_000_000_000_000

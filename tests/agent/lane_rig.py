@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 from nats.errors import TimeoutError as NatsTimeoutError
 
-from backhaul_agent.commit.framer import Frame
+from backhaul_agent.commit.contents import Frame
 from backhaul_agent.commit.queues import QueuedPublish
 from backhaul_agent.commit.writer import Writer
 from backhaul_agent.config import Config, DeviceConfig

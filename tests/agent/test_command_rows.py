@@ -61,7 +61,9 @@ async def test_a_ledger_without_commands_is_brought_up_to_date(tmp_path: Path) -
     path = tmp_path / "l.db"
     await (await open_ledger(path)).close()
     db = sqlite3.connect(path)
-    db.executescript("DROP TABLE commands; DROP TABLE chains; PRAGMA user_version = 2")
+    db.executescript(
+        "DROP TABLE commands; DROP TABLE chains; DROP TABLE dictionaries; PRAGMA user_version = 2"
+    )
     db.close()
     ledger = await open_ledger(path)
     assert await command_rows.oldest(ledger) is None
@@ -86,7 +88,9 @@ OLDER = [
 def older_ledger(path: Path, *more: tuple[str, str | bytes]) -> None:
     """Have a ledger be of schema 4: a command of each kind, `more`, one that waits and one that runs."""
     with closing(sqlite3.connect(path)) as db:
-        db.executescript(f"DROP TABLE commands; {OLDER_COMMANDS} PRAGMA user_version = 4;")
+        db.executescript(
+            f"DROP TABLE commands; DROP TABLE dictionaries; {OLDER_COMMANDS} PRAGMA user_version = 4;"
+        )
         ended = [(state, said.encode()) for state, said, _ in OLDER]
         for number, (state, said) in enumerate([*ended, *more, ("waiting", b""), ("running", b"")]):
             over = said != b""

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul_agent.commit.framer import ConfigWrite, Points
+from backhaul_agent.commit.contents import ConfigWrite, Points
 from backhaul_agent.commit.queues import QueuedPublish
 from backhaul_agent.commit.writer import Writer
 from backhaul_agent.config import ClockConfig, Config, DeviceConfig, FrameConfig
@@ -206,7 +206,7 @@ class Agent:
         """Return the time of each numbered point that is in a message."""
         found: dict[float, int] = {}
         for row in await self.rows():
-            if row.subject[0] in "fp":
+            if row.subject[0] in "bp":
                 for point in decode(row.body, node="n", type="t", key="").points:
                     assert isinstance(point.value, float)
                     assert point.value not in found
@@ -244,7 +244,7 @@ async def test_a_crash_between_transactions_corrects_each_message_exactly_once(
             True,
             True,
         ]
-        clocks = [decode(row.body).clock for row in await agent.rows() if row.subject == "f.n"]
+        clocks = [decode(row.body).clock for row in await agent.rows() if row.subject == "b"]
         assert set(clocks) == {0}
     finally:
         await agent.ledger.close()

@@ -79,6 +79,7 @@ async def test_each_part_reports_in_its_section_of_the_status(
             *("path", "bytes", "bytes_max", "full", "disk_full", "reserve_held", "staged_points"),
             *("epoch", "former_epochs_owed", "compared_epochs", "suspect_points"),
             *("forgotten_messages", "evicted_messages", "quarantined_rows", "set_aside"),
+            *("dictionaries", "dictionaries_unconfirmed", "bundles_packed"),
         },
         "heads": {"count", "damaged_rows", "edges_left_out", "nodes_differing"},
         "counters": {
@@ -186,7 +187,7 @@ async def test_a_corrupt_row_is_set_aside_and_the_hub_is_told(
 async def commit_directly(it: Bench, count: int) -> None:
     """Put frames into the ledger without a connection."""
     writer = running_parts(it)._writer
-    from backhaul_agent.commit.framer import Frame
+    from backhaul_agent.commit.contents import Frame
     from backhaul_agent.commit.queues import QueuedPublish
 
     done = asyncio.Semaphore(0)
@@ -369,7 +370,10 @@ async def test_streams_and_consumers_are_as_the_hub_needs_them(
     async with bench(
         tmp_path, nats_server, extra="[link]\nrate_kbit_s = 20.0\nadaptive = false\n"
     ) as it:
-        for lane, subjects, window in (("live", ["p.>", "e.>", "r.>"], 67), ("bulk", ["f.>"], 5)):
+        for lane, subjects, window in (
+            ("live", ["p.>", "e.>", "r.>"], 67),
+            ("bulk", ["f.>", "b", "d.>"], 5),
+        ):
             stream = (await it.ask(f"$JS.API.STREAM.INFO.OUT_{lane}", b""))["config"]
             assert stream["subjects"] == subjects
             assert (stream["discard"], stream["storage"]) == ("old", "file")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul_agent.commit.framer import ConfigWrite, Frame
+from backhaul_agent.commit.contents import ConfigWrite, Frame
 from backhaul_agent.commit.queues import QueuedPublish
 from backhaul_agent.commit.writer import Writer
 from backhaul_agent.errors import LedgerStorageError, RefusedError, says_full
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    from backhaul_agent.commit.framer import Content
+    from backhaul_agent.commit.contents import Content
     from tests.support.small_disk import SmallDisk
 
 __all__ = ["small_disk"]

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from backhaul_agent.cli.main import cli
 from backhaul_agent.client import connect
-from backhaul_agent.commit.framer import value_class
+from backhaul_agent.commit.contents import value_class
 from backhaul_agent.config import ClockConfig, Config, DeviceConfig, IngestConfig
 from backhaul_agent.errors import RefusedError
 from backhaul_agent.hub_time.hub_clock import HubClock
@@ -31,7 +31,7 @@ from tests.support.agent_streams import read_stream
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from backhaul_agent.commit.framer import Event
+    from backhaul_agent.commit.contents import Event
     from backhaul_runtime.clock import SteadyClock
     from tests.support.nats_server import NatsServer
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backhaul_agent.commit.framer import Frame, Framer, Points, pack, unpack
+from backhaul_agent.commit.contents import Frame, Points
+from backhaul_agent.commit.framer import Framer, pack, unpack
 from backhaul_agent.config import FrameConfig
 from backhaul_codec import Opaque, Point, decode, encode_frame
 from tests.support import strategies
@@ -40,7 +41,8 @@ class Disk:
             if message.lane == "bulk":
                 points = decode(message.body).points
                 assert len(points) <= LIMITS.points_max * 2
-                self.framed[points[0].node] += points
+                for each in points:
+                    self.framed[each.node].append(each)
             else:
                 _, node, type_, _ = message.subject.split(".")
                 self.live += decode(message.body, node=node, type=type_, key="").points

@@ -10,10 +10,13 @@ import pytest
 from backhaul_agent import handover
 from backhaul_agent.errors import LedgerForeignError, LedgerStorageError
 from backhaul_agent.handover import device_of, hand_over
+from backhaul_agent.ledger import dictionary_rows
 from backhaul_agent.ledger.lane_routing import Lanes
 from backhaul_agent.ledger.rows import LedgerChanges, Opening, Outgoing, Staged
 from backhaul_agent.ledger.system_events import event
 from backhaul_codec import Point, encode_point, hash_of, peek
+from backhaul_codec.subjects import dictionary_subject
+from backhaul_codec.wire.dictionaries import digest_of, encode_dictionary, read_dictionary
 from tests.agent.ledgers import open_ledger
 
 if TYPE_CHECKING:
@@ -79,6 +82,29 @@ async def test_what_is_not_confirmed_goes_on_in_one_chain(
     assert (bulk.watermark, bulk.confirmed, bulk.last_seq, bulk.ready_seq) == (0, 0, 5, 3)
     assert [row.body for row in await ledger.staged()] == [b"staged"]
     await ledger.commit(LedgerChanges(messages=[message(10)]))
+    await ledger.close()
+
+
+async def test_the_new_epoch_begins_with_the_dictionaries_that_messages_are_packed_against(
+    tmp_path: Path,
+) -> None:
+    """The hub has none of this device's."""
+    path, body = tmp_path / "ledger.db", b"what bundles have in common"
+    subject = dictionary_subject(digest_of(body))
+    ledger = await open_ledger(path)
+    said = Outgoing("bulk", subject, encode_dictionary(body))
+    await ledger.commit(LedgerChanges([said, message(1)], commands=[dictionary_rows.sent(body, 5)]))
+    await ledger.commit(LedgerChanges(commands=[dictionary_rows.confirmed(digest_of(body))]))
+    await ledger.close()
+    done = hand_over(path, "VID-002", Lanes(), iter([99]).__next__)
+    assert (done.moved, done.left) == (1, 0)
+    ledger = await open_ledger(path, device="VID-002")
+    rows = await ledger.read("bulk", 1, 9)
+    assert [row.subject for row in rows] == [subject, "p.n.t.%"]
+    assert read_dictionary(rows[0].body, digest_of(body)) == body
+    assert peek(rows[1].body).link == hash_of(rows[0].subject, rows[0].body)
+    [row] = (await dictionary_rows.load(ledger._db)).values()
+    assert row == (body, 99, 1, False, 5)
     await ledger.close()
 
 

@@ -8,17 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul_agent.commit.framer import Framer, Points
+from backhaul_agent.commit.contents import Points
+from backhaul_agent.commit.framer import Framer
 from backhaul_agent.history.ledger_source import LedgerHistory
 from backhaul_agent.history.merge import HistoryQuestion, Merge
-from backhaul_agent.ledger.rows import LedgerChanges, Outgoing, Staged
-from backhaul_codec import Point, encode_frame, encode_point
+from backhaul_agent.ledger.rows import DictionaryRow, LedgerChanges, Outgoing, Staged
+from backhaul_codec import Point, encode_bundle, encode_frame, encode_point
 from backhaul_codec.subjects import (
     edge_frame_subject,
     frame_subject,
     node_frame_subject,
     point_subject,
 )
+from backhaul_codec.wire.dictionaries import digest_of, is_packed, pack_with
+from backhaul_codec.wire.envelope import unseal
 from backhaul_codec.wire.placed import edge_frame_points
 from tests.agent.ledgers import NOTHING, open_ledger, spoil
 from tests.agent.writers import CONFIG
@@ -89,6 +92,24 @@ async def test_wherever_a_point_stands_it_is_found_in_order(ledger: Ledger) -> N
     assert await read(ledger, ASKED._replace(from_ns=20, to_ns=60)) == [
         (time, float(time)) for time in (20, 30, 40, 50)
     ]
+
+
+async def test_a_series_is_found_in_bundles_and_in_packed_ones(ledger: Ledger) -> None:
+    points = [soc(10), replace(soc(11), node="other"), Point("battery", "volt", 12, 1.0), soc(13)]
+    body = encode_bundle(points, epoch=0, seq=0, compression="none")
+    dictionary = unseal(body)[1]
+    packed = pack_with(encode_bundle([soc(20)], epoch=0, seq=0), dictionary)
+    assert is_packed(packed)
+    lost = pack_with(encode_bundle([soc(30)], epoch=0, seq=0), dictionary + b"!")
+    messages = [(body, (10, 13)), (packed, (20, 20)), (lost, (30, 30))]
+    outgoing = [Outgoing("bulk", "b", body, times=times) for body, times in messages]
+    await ledger.commit(LedgerChanges(outgoing))
+    ledger.dictionaries[digest_of(dictionary)] = DictionaryRow(dictionary, 42, 1, True, 0)
+    history = LedgerHistory(ledger, ASKED)
+    assert [time async for run, _ in history.runs() for time in run[0]] == [10, 13, 20]
+    assert history.unreadable == 1
+    other = LedgerHistory(ledger, ASKED._replace(node="other"))
+    assert [time async for run, _ in other.runs() for time in run[0]] == [11]
 
 
 async def test_deleted_points_are_left_out(ledger: Ledger) -> None:

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul_agent.commit.framer import Frame, Framer, Points
+from backhaul_agent.commit.contents import Frame, Points
+from backhaul_agent.commit.framer import Framer
 from backhaul_agent.config import Config, DeviceConfig, FrameConfig, IngestConfig
 from backhaul_agent.errors import RefusedError
 from backhaul_agent.ingest.parse import Intake

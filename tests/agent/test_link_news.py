@@ -18,6 +18,7 @@ from backhaul_agent.sync.digests import SETTLE_S
 from backhaul_agent.sync.on_link_up import LinkNews
 from backhaul_codec import Opaque, Point, decode, encode_frame
 from backhaul_codec.state.merge import Head, HeadKey
+from backhaul_codec.wire.dictionaries import digest_of
 from tests.support.agent_clock import FakeClock
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from backhaul_agent.ledger.rows import Outgoing
 
 CONFIG = Config(device=DeviceConfig(id="VID-001", token="tok"))
+DICTIONARY = b"names that bundles have in common"
+DICTIONARIES = {digest_of(DICTIONARY): DICTIONARY}
 
 
 class Vehicle:
@@ -34,6 +37,7 @@ class Vehicle:
     def __init__(self) -> None:
         self.clock = FakeClock()
         self.keeper = HeadKeeper("VID-001", self.clock.now_ns)
+        self.lookup = DICTIONARIES.get
         self.told: list[tuple[str, Any]] = []
         self.news = asyncio.Event()
         self.fresh_frames: list[bytes] = []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul_agent.commit.framer import Points
+from backhaul_agent.commit.contents import Points
 from backhaul_agent.commit.marks import HOUR_NS, LOOK_S, REST_S_MIN, Marks
 from backhaul_agent.commit.queues import QueuedPublish
 from backhaul_agent.commit.writer import Writer

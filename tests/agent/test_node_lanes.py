@@ -204,7 +204,7 @@ async def test_a_node_no_longer_named_shares_again_and_loses_nothing(
     await client.close()
     async with bench(tmp_path, nats_server) as it, connect(nats_server.url) as agent:
         await agent.publish("gps", "lat", 2.0, time=2)
-        assert (await sent(it, "bulk"))[-1] == ("f.gps", Kind.FRAME)
+        assert (await sent(it, "bulk"))[-1] == ("b", Kind.BUNDLE)
         await until_stored(it.client, "IN_n_gps", None)
         assert await values(agent, "gps") == {"rate": 7.0}
         ask = {"epoch": 42, "ranges": [[1, 1]], "id": 1}

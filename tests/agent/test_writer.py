@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from backhaul_agent.commit.framer import Content, Frame, Points
+from backhaul_agent.commit.contents import Content, Frame, Points
 from backhaul_agent.commit.participant import AT_ONCE_S, CommitParticipant, Draft
 from backhaul_agent.commit.queues import QueuedPublish
 from backhaul_agent.commit.writer import Writer

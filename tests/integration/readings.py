@@ -10,7 +10,9 @@ import pytest
 from nats.js.errors import NotFoundError
 
 from backhaul_codec import Point, decode
+from backhaul_codec.kinds import DICTIONARY
 from backhaul_codec.subjects import parse_uplink
+from backhaul_codec.wire.dictionaries import plain, read_dictionary
 
 from .conftest import DEADLINE_S, World
 
@@ -50,19 +52,27 @@ async def keep(agent: Agent, first: int, count: int) -> None:
 
 
 async def frames_at_the_hub(world: World) -> list[tuple[tuple[str, str, int, int], list[int]]]:
-    """Read UP from outside: each frame's identity, and the times of its points in seconds."""
+    """Read UP from outside: the identity of each frame and bundle, and the times of its points in seconds."""
     client = await world.hub_client()
     jetstream = client.jetstream(prefix="upapi")
     last = (await jetstream.stream_info("UP_00")).state.last_seq
-    found = []
+    messages = []
+    dictionaries: dict[bytes, bytes] = {}
     for seq in range(1, last + 1):
-        message = await jetstream.get_msg("UP_00", seq, direct=True)
+        try:
+            message = await jetstream.get_msg("UP_00", seq, direct=True)
+        except NotFoundError:
+            continue  # a test took it out
         assert message.subject is not None
         assert message.data is not None
         uplink = parse_uplink(message.subject)
-        if uplink.letter != "f" or message.data == GARBAGE:
-            continue
-        frame = decode(message.data, node=uplink.node)
+        if uplink.kind is DICTIONARY:
+            dictionaries[bytes.fromhex(uplink.key or "")] = read_dictionary(message.data)
+        elif uplink.letter == "f" and message.data != GARBAGE:
+            messages.append((uplink, message.data))
+    found = []
+    for uplink, body in messages:
+        frame = decode(plain(body, dictionaries.get), node=uplink.node)
         times = [point.time // 10**9 for point in frame.points]
         found.append(((uplink.device, uplink.lane, frame.epoch, frame.seq), times))
     return found
@@ -74,9 +84,9 @@ async def at_the_hub(world: World) -> list[int]:
     return sorted(time for times in seen.values() for time in times)
 
 
-async def arrive(world: World, count: int) -> None:
-    """Wait until points 1 to `count` are at the hub, each once, under whatever epoch."""
-    wanted = list(range(1, count + 1))
+async def arrive(world: World, count: int, nodes: int = 1) -> None:
+    """Wait until points 1 to `count` of so many nodes are at the hub, each once, under whatever epoch."""
+    wanted = sorted(nodes * [*range(1, count + 1)])
     found: list[int] = []
     for _ in range(1800):
         found = await at_the_hub(world)

@@ -61,7 +61,7 @@ class HonestVehicle:
         for subject in _FROM_THE_HUB:
             await self._client.subscribe(subject, cb=self._on_told)
         device, token = self._identity.device, self._identity.token
-        for lane, subjects in (("live", ["p.>", "e.>", "r.>"]), ("bulk", ["f.>"])):
+        for lane, subjects in (("live", ["p.>", "e.>", "r.>"]), ("bulk", ["f.>", "b", "d.>"])):
             stream = f"OUT_{lane}"
             await self._make(stream, {"subjects": subjects, "first_seq": 2})
             durable = {

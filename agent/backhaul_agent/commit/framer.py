@@ -1,128 +1,48 @@
 """Which points go into which message: a pure core, no I/O.
 
 Acknowledging and framing are two things. A point is acknowledged as soon as a commit has made it
-durable, but a good frame needs hundreds of points. So points that do not fill a frame yet are
-*staged*: durable rows, also kept in memory per node. When a node's buffer is full (points or bytes)
-or old enough, one transaction writes the frame and deletes the staged rows it replaces.
+durable, but on a link a message costs as much as hundreds of points. So points that do not fill a message
+yet are *staged*: durable rows, also kept in memory. All nodes that share a lane go into one *bundle*; a node
+with a lane of its own has frames. When a buffer is full (points or bytes) or old enough, one transaction
+writes the message and deletes the staged rows it replaces.
 
-The order in which a node's points arrived is kept, across single points and whole client frames. A
-frame says one thing about the clock, so points whose stamps differ in that go into different frames:
-while the vehicle does not know the time, those that it stamped itself and those that came with a stamp.
+The order in which a series' points arrived is kept, across single points and whole client frames. A message
+says one thing about the clock, so points whose stamps differ in that go into different ones: while the
+vehicle does not know the time, those that it stamped itself and those that came with a stamp.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeAlias
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from backhaul_agent.ledger.eviction_policy import ACCOUNT, STATE, TELEMETRY, class_of
+from backhaul_agent.commit.contents import ConfigWrite, Event, Frame, Points, Rows
 from backhaul_agent.ledger.rows import LedgerChanges, Outgoing, Staged
-from backhaul_codec import CodecError, Opaque, Point, encode_frame, encode_point
-from backhaul_codec.subjects import frame_subject, point_subject
+from backhaul_codec import CodecError, Opaque, Point, encode_bundle, encode_frame, encode_point
+from backhaul_codec.subjects import BUNDLE_SUBJECT, frame_subject, point_subject
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
+    from backhaul_agent.commit.contents import Content
     from backhaul_agent.config import FrameConfig
-    from backhaul_codec.wire.placed import Placed
-    from backhaul_codec.wire.split import Piece
 
 POINT_BYTES = 16  # a rough weight of a point's time, series index and number
 BUFFERED_POINTS_MAX = 50_000  # over all nodes; past it every buffer is framed, however small
-
-
-class Points(NamedTuple):
-    """Points of one node, as they came; ``live``: each becomes a message of its own.
-
-    ``boot``: what their stamps wait for, 0 for nothing; ``clock``: how good the stamps are (0 synced,
-    1 holdover, 2 unset). A tuple: there is one for every single reading, and a frozen dataclass takes
-    three times as long to make.
-    """
-
-    node: str
-    points: Sequence[Point]
-    live: bool = False
-    boot: int = 0
-    clock: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """A client's frame that is large enough to pass through as it is (already checked).
-
-    ``rest``: of one that was too large, and came apart, what follows the first.
-    """
-
-    node: str
-    body: bytes
-    points: int
-    times: tuple[int, int]  # of its earliest and latest point
-    boot: int = 0
-    rest: Sequence[Piece] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigWrite:
-    """Config written through the agent: its messages are ready, and these are the points in them."""
-
-    messages: Sequence[Outgoing]
-    placed: Sequence[Placed]
-
-    @property
-    def points(self) -> int:
-        """Return how many points are written."""
-        return len(self.placed)
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """What a program reported as an event: its message is ready."""
-
-    message: Outgoing
-    points: ClassVar[int] = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """Rows of a recording: kept together, with the fact of how far the recording is kept.
-
-    ``noted`` goes to the ledger's meta table, where ``expected`` must stand until then.
-    """
-
-    parts: Sequence[Points | Frame]
-    points: int
-    noted: dict[str, str | int]
-    expected: dict[str, str | int | None]
-
-
-Content: TypeAlias = "Points | Frame | ConfigWrite | Event | Rows"
-
-
-def value_class(content: Content) -> int:
-    """Return the value class of the dearest message that this becomes."""
-    if isinstance(content, ConfigWrite):
-        return worth(content.messages)
-    if isinstance(content, Event):
-        return worth([content.message])
-    return STATE if isinstance(content, Points) and content.live else TELEMETRY
-
-
-def worth(messages: Iterable[Outgoing]) -> int:
-    """Return the class of the dearest message, receipts and their like not counted."""
-    classes = [
-        class_of(message.subject) if message.value_class is None else message.value_class
-        for message in messages
-    ]
-    return max((found for found in classes if found < ACCOUNT), default=TELEMETRY)
+_by_series = attrgetter("node", "type", "key")
 
 
 class Bin(NamedTuple):
-    """Which points go into one frame: of a node, with stamps of one kind (see `Points`)."""
+    """Which points go into one message: with stamps of one kind (see `Points`).
 
-    node: str
+    ``node``: the one that has a lane of its own; None: all that share one.
+    """
+
+    node: str | None = None
     boot: int = 0
     clock: int = 0
 
@@ -157,11 +77,15 @@ class FramePlan:
 class Framer:
     """Turns arrivals into transactions. `plan` changes nothing; `applied` does.
 
-    So a commit that fails is simply not applied, and its arrivals are refused.
+    So a commit that fails is simply not applied, and its arrivals are refused. ``own``: tells whether a
+    node has a lane of its own.
     """
 
-    def __init__(self, limits: FrameConfig) -> None:
+    def __init__(
+        self, limits: FrameConfig, own: Callable[[str], bool] = lambda _node: False
+    ) -> None:
         self._limits = limits
+        self._own = own
         self._buffers: dict[Bin, Buffer] = {}
         self.buffered_points = 0
 
@@ -175,12 +99,15 @@ class Framer:
         clock: int = 0,
     ) -> None:
         """Take back a staged row found at the start."""
-        buffer = self._buffers.setdefault(Bin(node, boot, clock), Buffer(now_s))
+        buffer = self._buffers.setdefault(self._bin(node, boot, clock), Buffer(now_s))
         buffer.points += points
         buffer.bytes += sum(map(_weight, points))
         buffer.staged_ids.append(row_id)
         buffer.staged_points += len(points)
         self.buffered_points += len(points)
+
+    def _bin(self, node: str, boot: int, clock: int) -> Bin:
+        return Bin(node if self._own(node) else None, boot, clock)
 
     def deadline_s(self) -> float | None:
         """Return when the oldest buffer must be framed, on the monotonic clock."""
@@ -262,15 +189,17 @@ class Framer:
 
     def _pass_on(self, plan: FramePlan, frame: Frame, now_s: float) -> None:
         """Add a client's frame as it is, after all of its node that came before."""
+        node = self._bin(frame.node, 0, 0).node
         for bin_ in dict.fromkeys([*self._buffers, *plan.buffers]):
-            if bin_.node == frame.node:
+            buffer = plan.buffers.get(bin_) or self._buffers[bin_]
+            if bin_.node == node and any(point.node == frame.node for point in buffer.points):
                 self._cut(plan, bin_, now_s)
         for body, times in ((frame.body, frame.times), *frame.rest):
             message = Outgoing("bulk", frame_subject(frame.node), body)
             plan.changes.messages.append(message._replace(times=times, boot=frame.boot))
 
     def _add(self, plan: FramePlan, arrival: Points, now_s: float) -> None:
-        bin_ = Bin(arrival.node, arrival.boot, arrival.clock)
+        bin_ = self._bin(arrival.node, arrival.boot, arrival.clock)
         buffer = self._buffer(plan, bin_, now_s)
         for point in arrival.points:
             weight = _weight(point)
@@ -284,7 +213,7 @@ class Framer:
                 buffer = plan.buffers[bin_]
 
     def _cut(self, plan: FramePlan, bin_: Bin, now_s: float) -> None:
-        """Write a buffer as frames and leave an empty one."""
+        """Write a buffer as messages and leave an empty one."""
         buffer = self._buffer(plan, bin_, now_s)
         size = self._limits.points_max
         for start in range(0, len(buffer.points), size):
@@ -293,13 +222,13 @@ class Framer:
         plan.buffers[bin_] = Buffer(now_s)
 
     def _frame(self, plan: FramePlan, bin_: Bin, points: list[Point]) -> None:
-        """Add one frame; points that cannot be encoded are split off one by one, and counted.
+        """Add one message; points that cannot be encoded are split off one by one, and counted.
 
         Ingest has checked every point, so this is a net under our own mistakes: an acknowledged
-        point that poisons its frame must not stop the whole ledger.
+        point that poisons its message must not stop the whole ledger.
         """
         try:
-            body = encode_frame(points, epoch=0, seq=0, clock=bin_.clock)
+            subject, body = _encoded(points, bin_)
         except CodecError:
             if len(points) == 1:
                 plan.lost_points += 1
@@ -309,15 +238,28 @@ class Framer:
             self._frame(plan, bin_, points[middle:])
             return
         stamps = [point.time for point in points]
-        message = Outgoing("bulk", frame_subject(bin_.node), body, boot=bin_.boot)
+        message = Outgoing("bulk", subject, body, boot=bin_.boot)
         plan.changes.messages.append(message._replace(times=(min(stamps), max(stamps))))
 
     def _stage(self, plan: FramePlan) -> None:
         for bin_, buffer in plan.buffers.items():
-            if fresh := buffer.points[buffer.staged_points :]:
-                node, boot, clock = bin_
-                plan.changes.staged.append(Staged(node, len(fresh), pack(fresh), boot, clock))
+            of_nodes: dict[str, list[Point]] = {}
+            for point in buffer.points[buffer.staged_points :]:
+                of_nodes.setdefault(point.node, []).append(point)
+            for node, fresh in of_nodes.items():
+                staged = Staged(node, len(fresh), pack(fresh), bin_.boot, bin_.clock)
+                plan.changes.staged.append(staged)
                 plan.staged_bins.append(bin_)
+
+
+def _encoded(points: list[Point], bin_: Bin) -> tuple[str, bytes]:
+    """Return subject and body of a message. Raises: CodecError."""
+    if bin_.node is not None:
+        body = encode_frame(points, epoch=0, seq=0, clock=bin_.clock)
+        return frame_subject(bin_.node), body
+    # A series' points side by side have steps and values alike, which pack best; their order stays.
+    body = encode_bundle(sorted(points, key=_by_series), epoch=0, seq=0, clock=bin_.clock)
+    return BUNDLE_SUBJECT, body
 
 
 def _live(point: Point, *, boot: int) -> Outgoing:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from backhaul_agent.commit.framer import Content
+    from backhaul_agent.commit.contents import Content
     from backhaul_agent.errors import RefusedError
     from backhaul_agent.ledger.rows import Inward, LedgerChanges, StagedRow
     from backhaul_codec import Point

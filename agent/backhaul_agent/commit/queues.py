@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import structlog
 
-from backhaul_agent.commit.framer import ConfigWrite, Points, value_class
+from backhaul_agent.commit.contents import ConfigWrite, Points, value_class
 from backhaul_agent.commit.participant import CommitParticipant
 from backhaul_agent.errors import Code, RefusedError
 from backhaul_agent.ledger.eviction_policy import TELEMETRY, class_of
+from backhaul_codec.subjects import BUNDLE_SUBJECT
 from backhaul_codec.wire.placed import Placed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from backhaul_agent.commit.framer import Content, FramePlan, Framer
+    from backhaul_agent.commit.contents import Content
+    from backhaul_agent.commit.framer import FramePlan, Framer
     from backhaul_agent.commit.participant import Draft
     from backhaul_agent.config import IngestConfig
     from backhaul_agent.hub_time.hub_clock import HubClock
     from backhaul_agent.ledger.ledger import Ledger
+    from backhaul_agent.ledger.rows import Outgoing
 
+BUNDLES_MAX = 128
+"""Kept for their newest values: nodes that speak once a minute are in them still."""
 log = structlog.get_logger("writer")
 
 
@@ -104,7 +110,9 @@ class Arrivals(CommitParticipant):
         self._waiting = 0
         self._taken: list[QueuedPublish] = []
         self._plan: FramePlan | None = None
+        self._telemetry: list[Outgoing] = []  # of the last draft, before it is packed
         self._newest_frames: dict[str, bytes] = {}
+        self._newest_bundles: deque[bytes] = deque(maxlen=BUNDLES_MAX)
 
     def __bool__(self) -> bool:
         return bool(self._pending)
@@ -151,9 +159,11 @@ class Arrivals(CommitParticipant):
         return bool(self._waiting or (self._pending and (staging or self._closed)))
 
     def take_newest_frames(self) -> list[bytes]:
-        """Return each node's newest frame since this was asked last, of those with settled stamps."""
-        frames, self._newest_frames = self._newest_frames, {}
-        return list(frames.values())
+        """Return the newest bundles and each node's newest frame since this was asked last, with settled stamps."""
+        frames = [*self._newest_bundles, *self._newest_frames.values()]
+        self._newest_frames = {}
+        self._newest_bundles.clear()
+        return frames
 
     def due_s(self) -> float | None:
         """Return when the oldest points must be framed."""
@@ -172,6 +182,8 @@ class Arrivals(CommitParticipant):
             mark=draft.boot,
             changes=draft.changes,
         )
+        messages = draft.changes.messages
+        self._telemetry = [each for each in messages if class_of(each.subject) == TELEMETRY]
         draft.on_durable.append(self._answer)
 
     def committed(self, draft: Draft) -> None:
@@ -181,11 +193,12 @@ class Arrivals(CommitParticipant):
         self.framer.applied(plan, draft.staged_ids)
         if plan.lost_points:
             log.error("points_not_framed", points=plan.lost_points)
-        for message in draft.changes.messages:
-            if class_of(message.subject) == TELEMETRY:
-                self._counters.frames += 1
-                if not message.boot:
-                    self._newest_frames[message.subject] = message.body
+        self._counters.frames += len(self._telemetry)
+        for message in [each for each in self._telemetry if not each.boot]:
+            if message.subject == BUNDLE_SUBJECT:
+                self._newest_bundles.append(message.body)
+            else:
+                self._newest_frames[message.subject] = message.body
 
     def put_back(self, refusal: RefusedError) -> None:
         """Refuse all arrivals: a waiting program may try again."""

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from backhaul_agent.commit.framer import Points, unpack
+from backhaul_agent.commit.contents import Points
+from backhaul_agent.commit.framer import unpack
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

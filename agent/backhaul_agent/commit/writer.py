@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from backhaul_agent.commit.bundle_packer import BundlePacker
+from backhaul_agent.commit.contents import worth
 from backhaul_agent.commit.deferred_writes import DeferredWrites
 from backhaul_agent.commit.epoch_gate import EpochGate
 from backhaul_agent.commit.eviction import Room
-from backhaul_agent.commit.framer import Framer, worth
+from backhaul_agent.commit.framer import Framer
 from backhaul_agent.commit.heads import HeadKeeper
 from backhaul_agent.commit.participant import Draft
 from backhaul_agent.commit.queues import Arrivals, Counters
@@ -72,18 +74,20 @@ class Writer:
         ages = Ages(config.ledger.age_s_max)
         self.room = Room(ledger, clock, ages, reserve, self._receipt, self._commit_own)
         self.gate = gate or EpochGate(ledger, clock)
-        framer = Framer(config.frame)
+        lanes = lanes or Lanes()
+        framer = Framer(config.frame, lanes.has_own)
         self._arrivals = Arrivals(config.ingest, framer, ledger, clock, self.counters, self.wake)
         on_fall = marks.watermark_fell if marks is not None else lambda: None
         self._deferred = deferred = DeferredWrites(ledger, clock, self.wake, on_fall)
+        self.packer = BundlePacker(ledger, clock.now_ns)
         self.keeper = HeadKeeper(
-            *(config.device.id, clock.now_ns, clock.reach, lanes or Lanes()),
+            *(config.device.id, clock.now_ns, clock.reach, lanes),
             synced=lambda: clock.quality is Quality.SYNCED,
         )
         # In the order of their messages. A mark has everything framed; heads follow from the others.
         self._participants: list[CommitParticipant] = [
             *([marks] if marks is not None else []),
-            *(self.gate, self._arrivals, deferred, self.keeper),
+            *(self.gate, self._arrivals, deferred, self.packer, self.keeper),
         ]
         self.submit = self._arrivals.submit
         self.take_newest_frames = self._arrivals.take_newest_frames
@@ -106,6 +110,7 @@ class Writer:
             "epoch": str(self.gate.epochs.verdict),
             "suspect_points": self.gate.suspects.points,
             "evicted_messages": self.room.evicted,
+            **self.packer.status(),
         }
 
     async def restore(self) -> None:

@@ -20,7 +20,9 @@ from backhaul_agent.commit.framer import unpack
 from backhaul_agent.history.merge import HistoryQuestion, Run, pick
 from backhaul_agent.ledger.eviction_policy import CONFIG
 from backhaul_codec import CodecError, Point, Value
+from backhaul_codec.kinds import BUNDLE
 from backhaul_codec.subjects import (
+    BUNDLE_SUBJECT,
     NODE_TYPE_PREFIX,
     encode_token,
     frame_subject,
@@ -29,6 +31,7 @@ from backhaul_codec.subjects import (
     parse_leaf,
     point_subject,
 )
+from backhaul_codec.wire.dictionaries import plain
 from backhaul_codec.wire.placed import decode_placed
 from backhaul_codec.wire.select import select
 
@@ -160,7 +163,7 @@ class LedgerHistory:
             return (), ()  # committed after we looked
         asked = self._question
         try:
-            return read_message(subject, row.body, asked)
+            return read_message(subject, plain(row.body, self._ledger.lookup), asked)
         except CodecError:
             self.unreadable += 1
             return (), ()
@@ -169,21 +172,23 @@ class LedgerHistory:
 def subjects_of(asked: HistoryQuestion) -> list[str]:
     """Return the subjects of a series' points; frames of edges, which have the edge's, not in it."""
     node = asked.node
-    plain = [
+    own = [
         frame_subject(node),
         point_subject(node, asked.type, asked.key),
         node_frame_subject(node),
     ]
-    return plain + [node_lane_subject(node, subject) for subject in plain]
+    return [BUNDLE_SUBJECT, *own, *(node_lane_subject(node, subject) for subject in own)]
 
 
 def read_message(subject: str, body: bytes, asked: HistoryQuestion) -> Run:
-    """Return the points of a series in one message that came on a subject of its node.
+    """Return the points of a series in one message that came on one of `subjects_of` it.
 
     Raises:
         CodecError: the message is damaged.
     """
     place = parse_leaf(subject)
+    if place.kind is BUNDLE:
+        return select(body, asked.type, asked.key, asked.from_ns, asked.to_ns, node=asked.node)
     if place.frame:
         type_ = NODE_TYPE_PREFIX + asked.type if place.parent else asked.type
         return select(body, type_, asked.key, asked.from_ns, asked.to_ns, node=place.frame_node)

@@ -19,6 +19,7 @@ from backhaul_agent.history.merge import TIME_MIN, HistoryQuestion
 from backhaul_agent.leaf.streams import out_stream
 from backhaul_codec import CodecError, peek
 from backhaul_codec.subjects import lane_of
+from backhaul_codec.wire.dictionaries import plain
 
 if TYPE_CHECKING:
     from backhaul_agent.ledger.ledger import Ledger
@@ -75,7 +76,9 @@ class OutHistory:
                     continue
                 self._seen.add(place)
                 try:
-                    run = read_message(subject, message.body, self._question)
+                    run = read_message(
+                        subject, plain(message.body, self._ledger.lookup), self._question
+                    )
                 except CodecError:
                     continue
                 if run[0]:

@@ -16,7 +16,7 @@ from nats.errors import SlowConsumerError
 from backhaul_agent.apps.doors import Connect, Doors, Heard, hear, program_of
 from backhaul_agent.apps.floods import TOO_MUCH, Floods, Share, Shares
 from backhaul_agent.cancellation import heed_cancel
-from backhaul_agent.commit.framer import Content
+from backhaul_agent.commit.contents import Content
 from backhaul_agent.commit.queues import QueuedPublish, points_in
 from backhaul_agent.commit.writer import Writer
 from backhaul_agent.config import Config

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from backhaul_agent.apps.program_json import read_program_json
-from backhaul_agent.commit.framer import Frame, Points
+from backhaul_agent.commit.contents import Frame, Points
 from backhaul_agent.config import Config
 from backhaul_agent.errors import Code, RefusedError
 from backhaul_agent.hub_time.hub_clock import HubClock, Quality

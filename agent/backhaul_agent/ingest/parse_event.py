@@ -16,7 +16,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from backhaul_agent.apps.program_json import read_program_json
-from backhaul_agent.commit.framer import Event
+from backhaul_agent.commit.contents import Event
 from backhaul_agent.errors import Code, RefusedError
 from backhaul_agent.ingest.parse import Intake
 from backhaul_agent.ledger.system_events import app_event

@@ -15,7 +15,7 @@ from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
 from backhaul_agent.apps.doors import ASKED, hear
-from backhaul_agent.commit.framer import Content, Frame, Points, Rows
+from backhaul_agent.commit.contents import Content, Frame, Points, Rows
 from backhaul_agent.commit.queues import QueuedPublish
 from backhaul_agent.errors import Code, RefusedError
 from backhaul_agent.ingest.replay_book import Bundle, KeptQuestion, ReplayBook

@@ -28,6 +28,8 @@ LOCAL_SUBJECTS = (
     "e.>",
     "r.>",
     "f.>",
+    "b",
+    "d.>",
     "c.>",
     "cmd.>",
     "cmdopen.>",

@@ -12,7 +12,7 @@ from backhaul_codec.subjects import node_lane_subject, node_of_lane
 if TYPE_CHECKING:
     from backhaul_agent.config import Config
 
-OUT_SUBJECTS = {LIVE: ["p.>", "e.>", "r.>"], BULK: ["f.>"]}
+OUT_SUBJECTS = {LIVE: ["p.>", "e.>", "r.>"], BULK: ["f.>", "b", "d.>"]}
 IN_STREAM = "IN"
 IN_NEWS = "agent.in"  # where IN says what it has stored: agent.in.<its subject>, headers only
 HUB_API = "hubapi"

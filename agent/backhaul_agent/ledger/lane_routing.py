@@ -33,6 +33,10 @@ class Lanes:
         """Return all lanes, those that are shared first."""
         return (*SHARED_LANES, *self.own)
 
+    def has_own(self, node: str) -> bool:
+        """Tell whether a node has a lane of its own."""
+        return node in self._of_node
+
     def of_points(self, node: str) -> Lane:
         """Return the lane in which a node's state and configuration go."""
         return self._of_node.get(node, LIVE)

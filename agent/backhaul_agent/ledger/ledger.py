@@ -18,6 +18,7 @@ import aiosqlite
 from backhaul_agent.errors import LedgerCorruptError, LedgerStorageError, says_damaged
 from backhaul_agent.ledger import boots as ledger_boots
 from backhaul_agent.ledger import chain as ledger_chain
+from backhaul_agent.ledger import dictionary_rows
 from backhaul_agent.ledger import eviction_queries as ledger_room
 from backhaul_agent.ledger import lanes as ledger_lanes
 from backhaul_agent.ledger import schema as ledger_schema
@@ -320,6 +321,7 @@ class Ledger(LedgerReader):
         meta = await self._db.execute_fetchall("SELECT name, value FROM meta")
         self.meta = {str(name): value for name, value in meta}
         self.epoch = int(self.meta["epoch"])
+        self.dictionaries = await dictionary_rows.load(self._db)
         lanes = await ledger_lanes.load(self._db, self.epoch, self._lane_names)
         numbers = [n for lane in lanes for n in (lane.epoch, lane.next_seq, lane.used_seq)]
         if not all(isinstance(number, int) for number in numbers):

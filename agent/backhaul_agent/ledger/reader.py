@@ -17,8 +17,17 @@ from backhaul_agent.errors import LedgerStorageError
 from backhaul_agent.hub_time.hub_clock import Boot
 from backhaul_agent.ledger import boots as ledger_boots
 from backhaul_agent.ledger.lanes import CommittedLane
-from backhaul_agent.ledger.rows import ROW_BYTES, HeadRow, LedgerRow, OwnRow, Pending, StagedRow
+from backhaul_agent.ledger.rows import (
+    ROW_BYTES,
+    DictionaryRow,
+    HeadRow,
+    LedgerRow,
+    OwnRow,
+    Pending,
+    StagedRow,
+)
 from backhaul_codec import CodecError, hash_of, peek
+from backhaul_codec.wire.dictionaries import plain
 from backhaul_codec.wire.envelope import NO_LINK, unseal
 
 RUNS_SLICE = 8192
@@ -35,6 +44,7 @@ class LedgerReader:
         self.closed: dict[
             tuple[str, int], CommittedLane
         ] = {}  # lanes of former epochs, by name and epoch
+        self.dictionaries: dict[bytes, DictionaryRow] = {}  # by digest
         self.damaged = asyncio.Event()
         """Set once SQLite says so of the file: nothing that is left to do on it can be relied on."""
         self.damage = ""
@@ -45,6 +55,11 @@ class LedgerReader:
     def epochs(self) -> set[int]:
         """Return the epochs this ledger knows of, the current one included."""
         return {self.epoch, *(epoch for _, epoch in self.closed)}
+
+    def lookup(self, digest: bytes) -> bytes | None:
+        """Return the dictionary of a digest, None where this vehicle does not have it."""
+        row = self.dictionaries.get(digest)
+        return row.body if row else None
 
     def lane(self, name: str, epoch: int) -> CommittedLane | None:
         """Return a lane of the current epoch (0) or a former one, None where it is not known."""
@@ -105,7 +120,7 @@ class LedgerReader:
         # What the message behind it names comes first: the message itself may be damaged by now.
         for row in await self._rows(lane, "seq IN (?, ?) ORDER BY seq DESC", seq, seq + 1):
             try:
-                link = unseal(row.body)[0].link
+                link = unseal(plain(row.body, self.lookup))[0].link
             except CodecError:
                 continue
             if row.seq > seq and link not in (b"", NO_LINK):

@@ -131,6 +131,20 @@ class Adopted(NamedTuple):
     rows: Sequence[LedgerRow | OwnRow]
 
 
+class DictionaryRow(NamedTuple):
+    """A dictionary, and where the message that last brought it to the hub stands in lane bulk.
+
+    ``confirmed``: the hub has said that it holds that message. ``used_ns``: when a message was last packed
+    against it, a day more or less.
+    """
+
+    body: bytes
+    epoch: int
+    seq: int
+    confirmed: bool
+    used_ns: int
+
+
 class Statement(NamedTuple):
     """The writes of a part with tables of its own: SQL and its values."""
 
@@ -245,12 +259,16 @@ class StagedRow(NamedTuple):
 
 
 class LedgerRow(NamedTuple):
-    """A message as read back for appending; with a ``boot`` it must not leave yet."""
+    """A message as read back for appending; with a ``boot`` it must not leave yet.
+
+    ``times``: those of `Outgoing`, where the message does not say them itself, because it is packed.
+    """
 
     seq: int
     subject: str
     body: bytes
     boot: int = 0
+    times: tuple[int, int] | None = None
 
 
 class Inbound(NamedTuple):

@@ -19,12 +19,12 @@ from backhaul_agent.errors import (
     says_damaged,
 )
 from backhaul_agent.ledger import chain as ledger_chain
-from backhaul_agent.ledger import command_rows
+from backhaul_agent.ledger import command_rows, dictionary_rows
 from backhaul_agent.ledger.damage import PAGE_BYTES
 from backhaul_agent.ledger.older_commands import OLDER_COMMANDS, TO_COLUMNS
 
 APPLICATION_ID = 0x424B484C  # "BKHL" in the file's header: this file is a ledger
-SCHEMA_VERSION = 5  # goes up with each change of SCHEMA, and only then: `_check_tables`
+SCHEMA_VERSION = 6  # goes up with each change of SCHEMA, and only then: `_check_tables`
 _NEW_BYTES = "(length(NEW.subject) + coalesce(length(NEW.body), 0))"
 _OLD_BYTES = "(length(OLD.subject) + coalesce(length(OLD.body), 0))"
 
@@ -133,7 +133,7 @@ CREATE TABLE evicted (
     PRIMARY KEY (lane, lo)
 ) WITHOUT ROWID;
 CREATE TABLE ages (time_ns INTEGER PRIMARY KEY, next_seqs TEXT NOT NULL);
-{command_rows.SCHEMA}{ledger_chain.SCHEMA}
+{command_rows.SCHEMA}{ledger_chain.SCHEMA}{dictionary_rows.SCHEMA}
 PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {SCHEMA_VERSION};
 """  # noqa: S608 - constants
@@ -142,7 +142,7 @@ PRAGMA user_version = {SCHEMA_VERSION};
 TABLES = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL"  # indexes and triggers, too
 
 # What brings a ledger of a schema to the next one, in place.
-MIGRATIONS = {2: OLDER_COMMANDS, 3: ledger_chain.SCHEMA, 4: TO_COLUMNS}
+MIGRATIONS = {2: OLDER_COMMANDS, 3: ledger_chain.SCHEMA, 4: TO_COLUMNS, 5: dictionary_rows.SCHEMA}
 
 
 class Opener(Protocol):

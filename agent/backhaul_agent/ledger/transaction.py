@@ -172,7 +172,7 @@ def _worth(row: LedgerRow | OwnRow) -> tuple[int, int | None, int | None]:
     """Return the value class of a message, and the earliest and latest time of its points."""
     if isinstance(row, OwnRow):
         return row.value_class, row.t_lo, row.t_hi
-    return class_of(row.subject), *_times(row.body)
+    return class_of(row.subject), *(row.times or _times(row.body))
 
 
 def _times(body: bytes) -> tuple[int | None, int | None]:

@@ -24,6 +24,7 @@ from backhaul_agent.sync.newest_values import HeadsFirst
 from backhaul_codec import CodecError
 from backhaul_codec.kinds import LIVE
 from backhaul_codec.state.newest import newest_of
+from backhaul_codec.wire.dictionaries import plain
 from backhaul_runtime.clock import Clock
 
 FRAMES_READ = 256  # of the ledger, when the link comes up: of all lanes that lag together
@@ -110,7 +111,7 @@ class LinkNews:
             frames = [*(row.body for row in rows if not row.boot), *frames]
         for number, frame in enumerate(frames, 1):
             try:
-                self.heads_first.values.take(newest_of(frame))
+                self.heads_first.values.take(newest_of(plain(frame, self._ledger.lookup)))
             except CodecError:
                 continue  # the lane sets it aside, and says so
             if number % FRAMES_AT_ONCE == 0:

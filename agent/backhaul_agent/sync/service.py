@@ -21,7 +21,7 @@ from nats.errors import Error as NatsError
 
 from backhaul_agent.apps.doors import ASKED, hear
 from backhaul_agent.cancellation import heed_cancel
-from backhaul_agent.commit.framer import ConfigWrite, Content
+from backhaul_agent.commit.contents import ConfigWrite, Content
 from backhaul_agent.commit.heads import Changed
 from backhaul_agent.commit.queues import QueuedPublish
 from backhaul_agent.commit.writer import Writer

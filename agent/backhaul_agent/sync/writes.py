@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from backhaul_agent.commit.framer import ConfigWrite
+from backhaul_agent.commit.contents import ConfigWrite
 from backhaul_agent.commit.heads import HeadKeeper
 from backhaul_agent.errors import Code, RefusedError
 from backhaul_agent.ledger.eviction_policy import CONFIG

@@ -15,10 +15,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import structlog
 
 from backhaul_agent.ledger.rows import Adopted, Inward
+from backhaul_agent.uplink.packed_rows import plain_body
 from backhaul_codec import CodecError, hash_of, peek
+from backhaul_codec.points import Kind
 from backhaul_codec.subjects import SubjectError, parse_leaf
+from backhaul_codec.wire.dictionaries import read_dictionary
 from backhaul_codec.wire.envelope import NO_LINK
 from backhaul_codec.wire.placed import check_placed
+from backhaul_codec.wire.survey import survey
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -154,7 +158,7 @@ class Adoption:
             )
         while work.lo <= work.hi:
             some, rest = work.split(ADOPT_ROWS)
-            rows = [row for row in await out.rows(some) if _is_sound(row, some.epoch)]
+            rows = await self._sound(out, some)
             # One message after the other: what is missing between them is looked for by the hub.
             if rows:
                 self._handed_in = True
@@ -191,14 +195,33 @@ class Adoption:
             hash_of(row.subject, row.body) == held.hash
             # One that names none before it, as in a spare epoch, speaks for itself alone.
             and (held.seq == work.lo or peek(row.body).link != NO_LINK)
-            for row in await out.rows(one)
-            if _is_sound(row, work.epoch)
+            for row in await self._sound(out, one)
         )
 
+    async def _sound(self, out: OutStream, work: Work) -> list[LedgerRow]:
+        """Return the messages of ``work`` that can be read, and those whose dictionary is not on this vehicle."""
+        sound = []
+        for row in await out.rows(work):
+            try:
+                times = await self._proven(row, out)
+            except SubjectError:
+                continue
+            except CodecError as error:
+                if error.code != "dictionary":
+                    continue
+                times = None  # the hub can prove it, and holds what it is packed against
+            sound.append(row._replace(times=times))
+        return sound
 
-def _is_sound(row: LedgerRow, epoch: int) -> bool:
-    try:
-        header = check_placed(parse_leaf(row.subject), row.body)
-    except (CodecError, SubjectError):
-        return False
-    return (header.epoch, header.seq) == (epoch, row.seq)
+    async def _proven(self, row: LedgerRow, out: OutStream) -> tuple[int, int] | None:
+        """Return the earliest and the latest time of a message's points. Raises: CodecError, SubjectError."""
+        place = parse_leaf(row.subject)
+        packer = self._writer.packer
+        body = await plain_body(row.body, out, packer)
+        header = check_placed(place, body)
+        if header.kind is Kind.DICTIONARY:
+            packer.learn(read_dictionary(body), header.epoch, header.seq)
+        if header.kind not in (Kind.FRAME, Kind.BUNDLE):
+            return None
+        found = survey(body)
+        return found.t_lo, found.t_hi

@@ -23,6 +23,7 @@ from backhaul_agent.ledger.system_events import event
 from backhaul_agent.uplink.adoption import sent_since
 from backhaul_agent.uplink.confirmations import Claim
 from backhaul_agent.uplink.out_stream import OutStream
+from backhaul_agent.uplink.packed_rows import plain_body
 from backhaul_codec import CodecError
 from backhaul_codec.ranges import RangeSet
 from backhaul_codec.subjects import SubjectError, parse_leaf
@@ -148,10 +149,10 @@ class EpochWords:
             await out.index()
             taken_in = former.taken_in.get(lane, {})
             for end in self._ends(out, lane, former):
-                points, found = await _sent(out, end)
+                points, found = await self._sent(out, end)
                 sent += points
                 if end.epoch in taken_in:  # OUT may have been emptied since
-                    points, kept = await self._kept(lane, end)
+                    points, kept = await self._kept(out, lane, end)
                     sent += points
                     found = found.union(kept)
                 whole &= not found.holes(end.last + 1, end.highest)
@@ -189,15 +190,36 @@ class EpochWords:
             ends.append(_End(epoch, last_seqs.get(epoch, 0), max(known, in_out.get(epoch, 0))))
         return ends
 
-    async def _kept(self, lane: str, end: _End) -> tuple[list[Point], RangeSet]:
+    async def _kept(self, out: OutStream, lane: str, end: _End) -> tuple[list[Point], RangeSet]:
         """Return the points of the messages beyond an end that the ledger took in from OUT, and their seqs."""
         points: list[Point] = []
         seqs = RangeSet()
         for low in range(end.last + 1, min(end.highest, end.last + SPAN_MAX) + 1, ROWS_MAX):
             rows = await self._ledger.read(lane, low, ROWS_MAX, end.epoch)
             for row in [row for row in rows if row.seq < low + ROWS_MAX]:
-                _add_points(row, points, seqs)
+                await self._add_points(row, out, points, seqs)
         return points, seqs
+
+    async def _sent(self, out: OutStream, end: _End) -> tuple[list[Point], RangeSet]:
+        """Return what OUT, as indexed, holds beyond the ledger's end: the points, and the seqs they stood in."""
+        points: list[Point] = []
+        seqs = RangeSet()
+        for work in out.find_indexed(end.epoch, [(end.last + 1, end.last + SPAN_MAX)]):
+            for row in await out.rows(work):
+                await self._add_points(row, out, points, seqs)
+        return points, seqs
+
+    async def _add_points(
+        self, row: LedgerRow, out: OutStream, points: list[Point], seqs: RangeSet
+    ) -> None:
+        """Add a message's points and its seq; nothing where it cannot be read."""
+        try:
+            body = await plain_body(row.body, out, self._writer.packer)
+            placed = decode_placed(parse_leaf(row.subject), body)[1]
+        except (CodecError, SubjectError):
+            return
+        points += [each.point for each in placed]
+        seqs.add(row.seq)
 
     async def _look_back(self, epoch: int, highest: dict[str, int], jetstream: JetStream) -> None:
         """Find out whether OUT went back together with the ledger."""
@@ -231,23 +253,3 @@ class EpochWords:
             notes.append(event("quarantined", lost, self._clock.now_ns()))
         if rows:
             await self._writer.set_aside(rows, notes)
-
-
-async def _sent(out: OutStream, end: _End) -> tuple[list[Point], RangeSet]:
-    """Return what OUT, as indexed, holds beyond the ledger's end: the points, and the seqs they stood in."""
-    points: list[Point] = []
-    seqs = RangeSet()
-    for work in out.find_indexed(end.epoch, [(end.last + 1, end.last + SPAN_MAX)]):
-        for row in await out.rows(work):
-            _add_points(row, points, seqs)
-    return points, seqs
-
-
-def _add_points(row: LedgerRow, points: list[Point], seqs: RangeSet) -> None:
-    """Add a message's points and its seq; nothing where it cannot be read."""
-    try:
-        placed = decode_placed(parse_leaf(row.subject), row.body)[1]
-    except (CodecError, SubjectError):
-        return
-    points += [each.point for each in placed]
-    seqs.add(row.seq)

@@ -10,8 +10,9 @@ import structlog
 from backhaul_agent.ledger.rows import ROW_BYTES, Quarantine
 from backhaul_agent.ledger.system_events import receipt
 from backhaul_agent.uplink.resend import RUN_BYTES
-from backhaul_codec import CodecError
+from backhaul_codec import CodecError, peek
 from backhaul_codec.subjects import SubjectError, parse_leaf
+from backhaul_codec.wire.dictionaries import plain
 from backhaul_codec.wire.placed import check_placed
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from backhaul_agent.ledger.rows import LedgerRow
     from backhaul_agent.uplink.out_stream import OutStream
     from backhaul_agent.uplink.resend import Work
+    from backhaul_codec.points import Header
+    from backhaul_codec.subjects import Uplink
     from backhaul_runtime.clock import Clock
 
 READ_ROWS = 64
@@ -91,7 +94,7 @@ class LaneRows:
         """Return the flaw of a row read back, empty where it has none: bits rot, disks lie."""
         try:
             place = parse_leaf(row.subject)
-            header = check_placed(place, row.body)
+            header = self._proven(place, row.body)
         except (CodecError, SubjectError) as error:
             return str(error)
         if place.lane != self._name:
@@ -99,6 +102,15 @@ class LaneRows:
         if (header.epoch, header.seq) != (epoch, row.seq):
             return f"it is stamped epoch {header.epoch} seq {header.seq}"
         return ""
+
+    def _proven(self, place: Uplink, body: bytes) -> Header:
+        """Return the header of a message that is whole, as far as this vehicle can tell. Raises: CodecError."""
+        try:
+            return check_placed(place, plain(body, self._ledger.lookup))
+        except CodecError as error:
+            if error.code != "dictionary":
+                raise
+            return peek(body)  # the hub can prove it, and holds what it is packed against
 
     async def _explain_hole(self, lane: CommittedLane, lo: int, hi: int) -> int:
         """Give those seqs that are not there, and that nobody explained yet, a receipt.

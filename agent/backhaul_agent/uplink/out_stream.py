@@ -10,6 +10,8 @@ from backhaul_agent.uplink.appender import Tail
 from backhaul_agent.uplink.resend import Work
 from backhaul_codec import CodecError, peek
 from backhaul_codec.ranges import RangeSet
+from backhaul_codec.subjects import dictionary_subject
+from backhaul_codec.wire.dictionaries import read_dictionary
 from backhaul_runtime.jetstream import NOT_FOUND
 
 if TYPE_CHECKING:
@@ -96,6 +98,17 @@ class OutStream:
             if message is not None and _identity(message) == (work.epoch, work.lo + index):
                 rows.append(LedgerRow(work.lo + index, message.subject, message.data))
         return rows
+
+    async def dictionary(self, digest: bytes) -> tuple[bytes, int, int] | None:
+        """Return a dictionary that stands here, and the epoch and seq of the message that brings it."""
+        subject = dictionary_subject(digest)
+        message = await self._jetstream.message(self._stream, last_by_subj=subject)
+        try:
+            if message is not None and (own := _identity(message)):
+                return read_dictionary(message.data, digest), *own
+        except CodecError:
+            pass
+        return None
 
     async def find(self, epoch: int, missing: Iterable[tuple[int, int]]) -> list[Work]:
         """Return where this stream holds messages of an epoch that the ledger has no more."""

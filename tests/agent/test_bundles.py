@@ -1,0 +1,96 @@
+"""Bundles: which nodes share one, and what is kept apart."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from backhaul_agent.commit.contents import Frame, Points
+from backhaul_agent.commit.framer import Framer
+from backhaul_agent.config import FrameConfig
+from backhaul_agent.ledger.lane_routing import Lanes
+from backhaul_codec import Point, decode, encode_frame
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from backhaul_agent.ledger.rows import Outgoing
+
+LIMITS = FrameConfig(points_max=9, bytes_max=1024, age_s_max=1.0)
+
+
+def reading(node: str, time: int, type_: str = "t") -> Point:
+    return Point(node, type_, time, float(time))
+
+
+def said(messages: Sequence[Outgoing]) -> list[tuple[str, list[tuple[str, str, int]]]]:
+    """Return each message's subject, and node, type and time of its points."""
+    return [
+        (each.subject, [(p.node, p.type, p.time) for p in decode(each.body).points])
+        for each in messages
+    ]
+
+
+def test_all_nodes_that_share_the_lane_go_in_one_message_series_by_series() -> None:
+    framer = Framer(LIMITS)
+    arrivals = [Points("b", [reading("b", 1)]), Points("a", [reading("a", 4), reading("a", 3)])]
+    framer.applied(framer.plan(arrivals, 0.0), [1, 2])
+    plan = framer.plan([Points("b", [reading("b", 0)])], 1.0)
+    assert said(plan.changes.messages) == [
+        ("b", [("a", "t", 4), ("a", "t", 3), ("b", "t", 1), ("b", "t", 0)])
+    ]
+    assert plan.changes.messages[0].times == (0, 4)
+    assert plan.changes.unstage == [1, 2]
+
+
+def test_a_node_with_a_lane_of_its_own_is_in_no_bundle() -> None:
+    """Else its points would go where only those of the others belong, and behind them."""
+    lanes = Lanes(["gps"])
+    plan = Framer(LIMITS, lanes.has_own).plan(
+        [Points("gps", [reading("gps", 1)]), Points("a", [reading("a", 2)])], 0.0, flush=True
+    )
+    placed = [lanes.place(each) for each in plan.changes.messages]
+    assert [(each.lane, each.subject) for each in placed] == [
+        (lanes.of_points("gps"), "n.gps.f.gps"),
+        ("bulk", "b"),
+    ]
+
+
+def test_a_node_that_was_given_a_lane_since_its_points_were_staged_goes_there() -> None:
+    framer = Framer(LIMITS, Lanes(["gps"]).has_own)
+    framer.restore("gps", 7, [reading("gps", 1)], 0.0)
+    framer.restore("a", 8, [reading("a", 2)], 0.0)
+    plan = framer.plan([], 5.0)
+    assert [each.subject for each in plan.changes.messages] == ["f.gps", "b"]
+    assert sorted(plan.changes.unstage) == [7, 8]
+
+
+def test_a_clients_frame_goes_behind_its_nodes_points_and_cuts_no_bundle_without_any() -> None:
+    framer = Framer(LIMITS)
+    framer.applied(framer.plan([Points("a", [reading("a", 1)])], 0.0), [1])
+    body = encode_frame([reading("b", 2)], epoch=0, seq=0)
+    of_b = framer.plan([Frame("b", body, 1, (2, 2))], 0.1)
+    assert [each.subject for each in of_b.changes.messages] == ["f.b"]
+    body = encode_frame([reading("a", 2)], epoch=0, seq=0)
+    of_a = framer.plan([Frame("a", body, 1, (2, 2))], 0.1)
+    assert said(of_a.changes.messages) == [("b", [("a", "t", 1)]), ("f.a", [("a", "t", 2)])]
+
+
+def test_stamps_of_other_kinds_are_in_other_bundles() -> None:
+    arrivals = [
+        Points("a", [reading("a", 1)], boot=3, clock=2),
+        Points("b", [reading("b", 2)], clock=2),
+        Points("c", [reading("c", 3)], boot=3, clock=2),
+    ]
+    plan = Framer(LIMITS).plan(arrivals, 0.0, flush=True, mark=3)
+    assert [(each.boot, decode(each.body).clock) for each in plan.changes.messages] == [
+        (3, 2),
+        (0, 2),
+    ]
+    assert said(plan.changes.messages)[0][1] == [("a", "t", 1), ("c", "t", 3)]
+
+
+def test_a_bundle_is_full_by_the_points_of_all_its_nodes() -> None:
+    arrivals = [Points(f"n{n}", [reading(f"n{n}", n)]) for n in range(12)]
+    plan = Framer(LIMITS).plan(arrivals, 0.0)
+    assert [len(points) for _, points in said(plan.changes.messages)] == [9]
+    assert [row.node for row in plan.changes.staged] == ["n9", "n10", "n11"]
