@@ -67,7 +67,7 @@ log = structlog.get_logger("dictionaries")
 
 @dataclass(slots=True)
 class _Trial:
-    """A dictionary to be, and what it leaves of the bundles since, beside what the known ones leave."""
+    """A dictionary on trial: the bytes that it leaves of the bundles since, beside those that the known ones leave."""
 
     body: bytes
     bundles: int = 0
@@ -182,7 +182,7 @@ class BundlePacker(CommitParticipant):
             self._new = None
 
     def put_back(self, refusal: RefusedError) -> None:
-        """Keep what was asked for, and what is new, for the next commit."""
+        """Keep the dictionaries that the hub asked for, and new ones, for the next commit."""
 
     def _hear(self, changes: LedgerChanges) -> None:
         """Take in which messages that brought a dictionary the hub holds."""

@@ -1,4 +1,4 @@
-"""What a commit is asked to keep: the contents of programs' publishes, and what each is worth. Pure."""
+"""Contents of programs' publishes, as a commit keeps them, and the worth of each. Pure."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class ConfigWrite:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What a program reported as an event: its message is ready."""
+    """An event that a program reported: its message is ready."""
 
     message: Outgoing
     points: ClassVar[int] = 1

@@ -1,4 +1,4 @@
-"""Messages of OUT as anybody can read them: what they are packed against is looked for there as well.
+"""Messages of OUT as anybody can read them: their dictionaries are looked for there as well.
 
 A ledger that was put back from a copy lacks the dictionaries that it sent since.
 """

@@ -140,7 +140,7 @@ class Continuity:
             self._touch(key)
 
     def waited(self, device: str) -> None:
-        """Take in that whatever waited for a dictionary was looked at: what is missing now is missing."""
+        """Take in that all messages that waited for a dictionary were looked at: a seq that is missing now is missing."""
         for key in self.of_device(device):
             if self.lanes[key].waiting:
                 self.lanes[key].waiting = RangeSet()

@@ -75,7 +75,7 @@ class LaneState:
 
     @property
     def wanted(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-        """The gaps, and what is owed, without what waits in UP: sent again it would wait there twice."""
+        """The gaps, and the seqs owed, without those that wait in UP: sent again they would wait there twice."""
         there = self.accounted.union(self.waiting)
         newest = max(self.accounted.highest, self.seen.highest)
         return there.holes(1, newest), there.holes(1, max(newest, self.said))
