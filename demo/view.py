@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from backhaul_codec import decode
 from backhaul_codec.subjects import parse_uplink
+from backhaul_codec.wire.dictionary_reader import DictionaryReader
 from backhaul_hub import shards
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ class HubView:
         self.points: Counter[str] = Counter()
         """Readings at the hub, by device."""
         self._seen: set[tuple[str, str, int, int]] = set()
+        self._dictionaries = DictionaryReader()
         self._changed = asyncio.Condition()
 
     async def watch(self, hub: HubRig) -> None:
@@ -51,6 +53,7 @@ class HubView:
 
     def _count(self, subject: str, body: bytes) -> None:
         uplink = parse_uplink(subject)
+        body = self._dictionaries.take(uplink, body)
         if uplink.system:
             return
         message = decode(body, node=uplink.node, type=uplink.type, key=uplink.key)

@@ -10,8 +10,9 @@ from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 from backhaul_agent.client import connect
-from backhaul_codec.kinds import REPORT, RESULT, SYSTEM
+from backhaul_codec.kinds import DICTIONARY, REPORT, RESULT, SYSTEM
 from backhaul_codec.subjects import parse_uplink
+from backhaul_codec.wire.dictionary_reader import DictionaryReader
 from backhaul_codec.wire.placed import decode_placed
 from backhaul_hub.lane_names import out_stream
 from benchmarks.gateway.site import ARRIVE_S, DEVICE, Inbox, Site
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 UP = "UP_00"
 _COMMAND = "probe"
-_NO_READINGS = (SYSTEM, REPORT, RESULT)
+_NO_READINGS = (SYSTEM, REPORT, RESULT, DICTIONARY)
 
 
 class StoredMessage(NamedTuple):
@@ -49,13 +50,15 @@ class OurInbox(Inbox):
         super().__init__()
         self.messages: list[StoredMessage] = []
         self.at_s: dict[bytes, float] = {}
+        self._dictionaries = DictionaryReader()
 
     def on_message(self, message: Msg) -> None:
         """Take in a message of UP."""
         place = parse_uplink(message.subject)
+        body = self._dictionaries.take(place, message.data)
         if place.kind in _NO_READINGS:
             return
-        header, placed = decode_placed(place, message.data)
+        header, placed = decode_placed(place, body)
         self.messages.append(
             StoredMessage(message.metadata.sequence.stream, message.subject, message.data)
         )

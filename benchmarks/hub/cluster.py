@@ -21,6 +21,8 @@ from pathlib import Path
 from nats.aio.client import Client
 
 from backhaul_codec import peek
+from backhaul_codec.kinds import FRAME
+from backhaul_codec.subjects import parse_uplink
 from backhaul_hub.nats.stream_reader import Stored, StoredReader
 from benchmarks import scratch
 from benchmarks.errors import BenchmarkError
@@ -89,7 +91,11 @@ async def _drain(directory: Path, kind: type[HubRig], frames: int) -> float:
         await hub.start()
         client = await stack.enter_async_context(_connected(hub))
         stored = await _whole(client, frames)
-        stamps = [message.stored_ns for message in stored if ".f." in message.subject]
+        stamps = [
+            message.stored_ns
+            for message in stored
+            if parse_uplink(message.subject).letter == FRAME.letter
+        ]
         return (len(stamps) - 1) / ((stamps[-1] - stamps[0]) / 1e9)
 
 
@@ -147,7 +153,16 @@ async def _whole(client: Client, frames: int) -> list[Stored]:
     found: list[Stored] = []
     while loop.time() < end_s:
         found += await _read(client, found[-1].seq + 1 if found else 1)
-        if len({peek(each.body).seq for each in found if ".f." in each.subject}) >= frames:
+        if (
+            len(
+                {
+                    peek(each.body).seq
+                    for each in found
+                    if parse_uplink(each.subject).letter == FRAME.letter
+                }
+            )
+            >= frames
+        ):
             return found
         await asyncio.sleep(0.2)
     raise BenchmarkError(f"not all of {frames} frames are in {_STREAM} after {_TIMEOUT_S:g} s")

@@ -12,7 +12,9 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from backhaul_codec import Point
+from backhaul_codec.kinds import FRAME
 from backhaul_codec.subjects import parse_uplink, point_subject
+from backhaul_codec.wire.dictionary_reader import DictionaryReader
 from backhaul_codec.wire.placed import decode_placed
 from backhaul_runtime.clock import Clock
 from benchmarks.load import drive
@@ -73,6 +75,7 @@ class Arrivals:
         """When the first reading from before `restored` arrived after it, event loop's clock."""
         self._restored_ns = 0
         self._seen: set[Hashable] = set()
+        self._dictionaries = DictionaryReader()
 
     def restored(self, now_ns: int) -> None:
         """Watch out for the first arrival of a reading stamped before now."""
@@ -81,8 +84,9 @@ class Arrivals:
     def ours(self, message: Msg) -> None:
         """Take in a message of UP."""
         uplink = parse_uplink(message.subject)
-        if uplink.frame:
-            frame, placed = decode_placed(uplink, message.data)
+        body = self._dictionaries.take(uplink, message.data)
+        if uplink.letter == FRAME.letter:
+            frame, placed = decode_placed(uplink, body)
             self._count((frame.epoch, frame.seq), len(placed), placed[0].point.time)
 
     def plain(self, message: Msg) -> None:

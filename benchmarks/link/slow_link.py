@@ -26,6 +26,7 @@ from nats.aio.msg import Msg
 
 from backhaul_agent.client import connect
 from backhaul_codec import Point, decode, encode_frame, peek
+from backhaul_codec.kinds import FRAME
 from backhaul_codec.subjects import parse_uplink
 from benchmarks import scratch
 from benchmarks.figures import Figure, at_least, at_most, report
@@ -230,7 +231,7 @@ async def backlog_over(
 
         def arrived(message: Msg) -> None:
             uplink = parse_uplink(message.subject)
-            if uplink.frame:
+            if uplink.letter == FRAME.letter:
                 drain.backlog(peek(message.data).seq)  # cheap: the relay lives in this process too
             elif uplink.type == "heads":
                 drain.heads()

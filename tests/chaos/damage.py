@@ -109,10 +109,10 @@ class Damage:
 def _writes(device: str, subject: str, body: bytes) -> set[Write]:
     try:
         uplink = parse_uplink(subject)
+        if uplink.letter != "p":
+            return set()
         points = decode(body, node=uplink.node, type=uplink.type, key=uplink.key).points
     except (CodecError, SubjectError):
-        return set()
-    if uplink.letter != "p":
         return set()
     return {
         Write(device, point.node, point.value)

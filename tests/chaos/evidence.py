@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from backhaul_codec import CodecError, Opaque, decode
 from backhaul_codec.kinds import BULK, LIVE
 from backhaul_codec.subjects import SubjectError, parse_uplink
+from backhaul_codec.wire.dictionary_reader import DictionaryReader
 from backhaul_codec.wire.messages import is_said_again
 from tests.chaos.diary import Happening, Reading
 
@@ -98,16 +99,27 @@ class Uplinks:
     """What vehicles said of themselves: where, what, and its time."""
     said_again: set[Place] = field(default_factory=set)
     """Where frames stand that say that all their points were sent before (docs/adr/0031)."""
+    _dictionaries: DictionaryReader = field(default_factory=DictionaryReader)
     _compared: dict[LaneName, list[tuple[int, set[str]]]] = field(default_factory=dict)
     """By lane: the seqs at which a vehicle had told its heads of some nodes again."""
     _others: dict[LaneName, set[int]] = field(default_factory=dict)
     """By lane: the seqs of what is neither a head nor such a word."""
 
+    def add_dictionary(self, subject: str, body: bytes) -> None:
+        """Take in a dictionary of the stream DICT."""
+        _, device, digest = subject.split(".")
+        self._dictionaries.keep(device, bytes.fromhex(digest), body)
+
     def add(self, subject: str, body: bytes) -> None:
         """Take in one message."""
         try:
             uplink = parse_uplink(subject)
-            message = decode(body, node=uplink.node, type=uplink.type, key=uplink.key)
+            message = decode(
+                self._dictionaries.take(uplink, body),
+                node=uplink.node,
+                type=uplink.type,
+                key=uplink.key,
+            )
         except (CodecError, SubjectError):
             self.unreadable.append(subject)
             return

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from backhaul_codec.assurance.completeness import HOUR_NS, hours_between
 from backhaul_codec.kinds import LIVE
+from backhaul_codec.subjects import DICTIONARY_STREAM
 from backhaul_hub.db.store import Registry
 from backhaul_hub.health.conditions import TWO_MACHINES
 from backhaul_hub.nats.stream_reader import StoredReader
@@ -127,6 +128,9 @@ class Look:
         async for message in self._rest_of(hub, EVENTS):
             if (place := twin_event(message.subject, message.body)) is not None:
                 self._twin_events[place] += 1
+        # A UP that lost a dictionary may hold messages that are packed against it.
+        async for message in self._rest_of(hub, DICTIONARY_STREAM):
+            self._up.add_dictionary(message.subject, message.body)
         async for message in self._rest_of(hub, UP):
             self._up.add(message.subject, message.body)
 

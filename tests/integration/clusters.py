@@ -11,6 +11,7 @@ import pytest
 from backhaul_agent.client import connect
 from backhaul_codec import decode
 from backhaul_codec.subjects import parse_uplink
+from backhaul_codec.wire.dictionary_reader import DictionaryReader
 from backhaul_hub.nats.stream_reader import StoredReader
 from tests.integration.readings import points
 from tests.support.rig.cluster import ClusterRig
@@ -99,15 +100,15 @@ class Cluster:
         end = (await self.hub.info(STREAM))["state"]["last_seq"]
         reader, seq = StoredReader(client, STREAM, timeout_s=DEADLINE_S), 1
         found: dict[str, set[int]] = {device: set() for device in DEVICES}
+        dictionaries = DictionaryReader()
         async with asyncio.timeout(DEADLINE_S):
             while seq <= end:
                 messages = await reader.read(seq, 512)
                 for message in messages:
                     uplink = parse_uplink(message.subject)
+                    body = dictionaries.take(uplink, message.body)
                     if uplink.letter == "f":
-                        times = [
-                            p.time // 10**9 for p in decode(message.body, node=uplink.node).points
-                        ]
+                        times = [p.time // 10**9 for p in decode(body, node=uplink.node).points]
                         found[uplink.device].update(times)
                 seq = messages[-1].seq + 1 if messages else seq
         return found

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 from backhaul_agent.client import connect
 from backhaul_codec import peek
+from backhaul_codec.kinds import FRAME
+from backhaul_codec.subjects import parse_uplink
 from backhaul_hub.nats.stream_reader import StoredReader
 from backhaul_hub.shards import api_subject
 from tests.integration.readings import keep
@@ -40,7 +42,9 @@ async def in_up(world: World) -> list[int]:
     """Return the seqs of bulk that UP holds, repeats included, sorted."""
     client = await world.hub_client()
     found = await StoredReader(client, "UP_00", timeout_s=DEADLINE_S).read(1, 10_000)
-    return sorted(peek(each.body).seq for each in found if ".f." in each.subject)
+    return sorted(
+        peek(each.body).seq for each in found if parse_uplink(each.subject).letter == FRAME.letter
+    )
 
 
 async def whole_again(world: World) -> None:

@@ -12,7 +12,7 @@ from nats.js.errors import NotFoundError
 from backhaul_codec import Point, decode
 from backhaul_codec.kinds import DICTIONARY
 from backhaul_codec.subjects import parse_uplink
-from backhaul_codec.wire.dictionaries import plain, read_dictionary
+from backhaul_codec.wire.dictionary_reader import DictionaryReader
 
 from .conftest import DEADLINE_S, World
 
@@ -57,7 +57,7 @@ async def frames_at_the_hub(world: World) -> list[tuple[tuple[str, str, int, int
     jetstream = client.jetstream(prefix="upapi")
     last = (await jetstream.stream_info("UP_00")).state.last_seq
     messages = []
-    dictionaries: dict[bytes, bytes] = {}
+    dictionaries = DictionaryReader()
     for seq in range(1, last + 1):
         try:
             message = await jetstream.get_msg("UP_00", seq, direct=True)
@@ -67,12 +67,12 @@ async def frames_at_the_hub(world: World) -> list[tuple[tuple[str, str, int, int
         assert message.data is not None
         uplink = parse_uplink(message.subject)
         if uplink.kind is DICTIONARY:
-            dictionaries[bytes.fromhex(uplink.key or "")] = read_dictionary(message.data)
+            dictionaries.take(uplink, message.data)
         elif uplink.letter == "f" and message.data != GARBAGE:
             messages.append((uplink, message.data))
     found = []
     for uplink, body in messages:
-        frame = decode(plain(body, dictionaries.get), node=uplink.node)
+        frame = decode(dictionaries.take(uplink, body), node=uplink.node)
         times = [point.time // 10**9 for point in frame.points]
         found.append(((uplink.device, uplink.lane, frame.epoch, frame.seq), times))
     return found

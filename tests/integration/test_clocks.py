@@ -24,6 +24,7 @@ from nats.js.errors import NotFoundError
 from backhaul_agent.client import connect
 from backhaul_codec import Message, Point, decode
 from backhaul_codec.subjects import parse_uplink
+from backhaul_codec.wire.dictionary_reader import DictionaryReader
 from tests.integration.data import DATA
 from tests.support.rig.parts import DeviceRig, Part, program, run_to_end
 from tests.support.skewed_agent import SkewedClock
@@ -136,6 +137,7 @@ async def read_up(world: World, device: str) -> dict[str, list[Message]]:
         jetstream = client.jetstream(prefix="upapi", timeout=DEADLINE_S)
         last = (await jetstream.stream_info("UP_00")).state.last_seq
         found: dict[tuple[str, int, int], tuple[str, Message]] = {}
+        dictionaries = DictionaryReader()
         for seq in range(1, last + 1):
             try:
                 stored = await jetstream.get_msg("UP_00", seq, direct=True)
@@ -146,7 +148,12 @@ async def read_up(world: World, device: str) -> dict[str, list[Message]]:
             place = parse_uplink(stored.subject)
             if place.device != device:
                 continue
-            message = decode(stored.data, node=place.node, type=place.type, key=place.key)
+            message = decode(
+                dictionaries.take(place, stored.data),
+                node=place.node,
+                type=place.type,
+                key=place.key,
+            )
             key = (place.lane, message.epoch, message.seq)
             assert key not in found or found[key][1].points == message.points
             found[key] = (place.letter, message)

@@ -13,6 +13,8 @@ import pytest
 
 from backhaul_agent.client import connect
 from backhaul_codec import peek
+from backhaul_codec.kinds import FRAME
+from backhaul_codec.subjects import parse_uplink
 from backhaul_hub.access.keys import read_keys
 from backhaul_hub.access.push import revoked_for_ever
 from backhaul_hub.nats.stream_reader import StoredReader
@@ -44,7 +46,9 @@ async def frames(world: World, device: str) -> list[int]:
     client = await world.hub_client()
     found = await StoredReader(client, "UP_00", timeout_s=DEADLINE_S).read(1, 10_000)
     mine = [each for each in found if each.subject.startswith(f"up.{device}.")]
-    return sorted({peek(each.body).seq for each in mine if ".f." in each.subject})
+    return sorted(
+        {peek(each.body).seq for each in mine if parse_uplink(each.subject).letter == FRAME.letter}
+    )
 
 
 async def shut_out(world: World, account: Any) -> set[str]:

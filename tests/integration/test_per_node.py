@@ -16,6 +16,7 @@ from backhaul_agent.client import connect
 from backhaul_agent.client.config import ConfigClient
 from backhaul_codec import Point
 from backhaul_codec.subjects import parse_uplink
+from backhaul_codec.wire.dictionary_reader import DictionaryReader
 from backhaul_codec.wire.placed import decode_placed
 from tests.integration.ends import Ends
 from tests.support.rig.parts import program, run_to_end
@@ -101,14 +102,16 @@ async def arrived(world: World) -> list[tuple[str, Reading]]:
     jetstream = client.jetstream(prefix="upapi")
     last = (await jetstream.stream_info("UP_00")).state.last_seq
     seen: dict[tuple[str, str, int, int], list[tuple[str, Reading]]] = {}
+    dictionaries = DictionaryReader()
     for seq in range(1, last + 1):
         message = await jetstream.get_msg("UP_00", seq, direct=True)
         assert message.subject is not None
         assert message.data is not None
         uplink = parse_uplink(message.subject)
+        plain = dictionaries.take(uplink, message.data)
         if uplink.letter not in "fp":
             continue
-        body, placed = decode_placed(uplink, message.data)
+        body, placed = decode_placed(uplink, plain)
         seen[uplink.device, uplink.lane, body.epoch, body.seq] = [
             (uplink.lane, Reading(uplink.device, point.node, point.type, point.time))
             for _, point in placed

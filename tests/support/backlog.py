@@ -8,7 +8,8 @@ from itertools import cycle, islice
 from typing import TYPE_CHECKING
 
 from backhaul_codec import encode_frame, peek
-from backhaul_codec.subjects import encode_token
+from backhaul_codec.kinds import FRAME
+from backhaul_codec.subjects import encode_token, parse_uplink
 from tests.support.errors import LostDataError, TrialError
 from tests.support.numbered_points import NODE, points
 from tests.support.stream_content import read_stream
@@ -71,7 +72,11 @@ async def require_all_frames(hub: Client, last_seq: int) -> int:
     Raises:
         LostDataError: some are missing.
     """
-    seqs = [peek(body).seq for subject, body in await read_stream(hub, "UP_00") if ".f." in subject]
+    seqs = [
+        peek(body).seq
+        for subject, body in await read_stream(hub, "UP_00")
+        if parse_uplink(subject).letter == FRAME.letter
+    ]
     missing = len(set(range(1, last_seq + 1)) - set(seqs))
     if missing:
         raise LostDataError("UP_00, in messages", missing=missing, doubled=0)
