@@ -274,6 +274,32 @@ async def test_when_all_places_are_taken_the_one_unused_for_longest_goes_if_at_a
     assert list(await dictionary_rows.load(vehicle.ledger._db)) == list(vehicle.packer._known)
 
 
+@pytest.mark.parametrize("fails_again", [False, True], ids=["goes on", "fails again"])
+async def test_a_drop_that_was_written_by_a_commit_that_failed_stops_nothing(
+    vehicle: Vehicle, monkeypatch: pytest.MonkeyPatch, fails_again: bool
+) -> None:
+    """The next commit reads the ledger back, and finds the dictionary gone that it was about to drop."""
+    monkeypatch.setattr(bundle_packer, "KEPT_MAX", 1)
+    unused = bytes(range(100))
+    vehicle.packer.learn(unused, vehicle.ledger.epoch, 0)
+    await vehicle.commit()
+    await vehicle.commit()
+    vehicle.now_ns += 8 * DAY
+    vehicle.packer._new = unseal(bundle(0).body)[1]
+    draft = Draft(LedgerChanges(), 0.0)
+    vehicle.packer.contribute(draft)
+    assert dictionary_rows.dropped(digest_of(unused)) in draft.changes.commands
+    await vehicle.ledger.commit(draft.changes)
+    vehicle.packer.put_back(RefusedError(Code.STORAGE, "full"))
+    vehicle.ledger._uncertain = True
+    if fails_again:
+        await vehicle.ledger._load()
+    assert await vehicle.commit(bundle(1)) == ["b"] + ["d"] * (not fails_again)
+    assert vehicle.packer.lookup(digest_of(unused)) is None
+    assert list(await dictionary_rows.load(vehicle.ledger._db)) == list(vehicle.packer._known)
+    assert await vehicle.commit(bundle(2)) == ["b"]
+
+
 async def test_use_is_noted_once_a_day(vehicle: Vehicle) -> None:
     digest = await vehicle.learned()
     vehicle.now_ns += DAY + 1

@@ -139,6 +139,8 @@ class BundlePacker(CommitParticipant):
     def contribute(self, draft: Draft) -> None:
         """Pack the bundles of the draft; send the dictionaries that are asked for, and one that is new."""
         self._changed, self._sending = {}, []
+        # A commit that failed may have been written after all, and what it dropped is gone.
+        self._lately = [digest for digest in self._lately if digest in self._known]
         changes = draft.changes
         if (
             changes.opening is not None
@@ -166,8 +168,8 @@ class BundlePacker(CommitParticipant):
         self._unwritten = {}
         for digest, row in self._changed.items():
             if row is None:
-                del self._known[digest]
-                self._lately.remove(digest)
+                self._known.pop(digest, None)
+                self._lately = [each for each in self._lately if each != digest]
             else:
                 self._known[digest] = row
         lane = self._ledger.lanes[BULK]
@@ -182,7 +184,12 @@ class BundlePacker(CommitParticipant):
             self._new = None
 
     def put_back(self, refusal: RefusedError) -> None:
-        """Keep the dictionaries that the hub asked for, and new ones, for the next commit."""
+        """Keep the dictionaries that the hub asked for, and new ones, for the next commit.
+
+        What this one was to drop may be gone all the same.
+        """
+        for digest in [digest for digest, row in self._changed.items() if row is None]:
+            self._known.pop(digest, None)  # where it is not, the ledger reads it back
 
     def _hear(self, changes: LedgerChanges) -> None:
         """Take in which messages that brought a dictionary the hub holds."""
