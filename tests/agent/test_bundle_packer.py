@@ -324,6 +324,23 @@ async def test_what_out_brought_is_kept_and_used_once_its_epoch_is_confirmed(
     assert await vehicle.commit(bundle(3)) == ["b*"]
 
 
+async def test_what_out_brings_while_the_disk_writes_is_written_with_the_next_commit(
+    vehicle: Vehicle,
+) -> None:
+    """Else it is gone after a restart, and OUT may have been emptied by then."""
+    body = unseal(bundle(0).body)[1]
+    draft = Draft(LedgerChanges(messages=[bundle(0)]), 0.0)
+    vehicle.packer.contribute(draft)
+    vehicle.packer.learn(body, vehicle.ledger.epoch, 1)
+    await vehicle.ledger.commit(draft.changes)
+    vehicle.packer.committed(draft)
+    assert vehicle.packer.lookup(digest_of(body)) == body
+    assert vehicle.packer.due_s() is not None
+    await vehicle.commit()
+    assert list(await dictionary_rows.load(vehicle.ledger._db)) == [digest_of(body)]
+    assert vehicle.packer.due_s() is None
+
+
 def test_nodes_that_speak_in_turn_are_all_in_the_dictionary() -> None:
     bodies = [
         unseal(encode_bundle([Point(name, f"of {name}", 1, 1.0)], epoch=0, seq=0))[1]

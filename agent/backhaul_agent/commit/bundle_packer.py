@@ -94,6 +94,7 @@ class BundlePacker(CommitParticipant):
         self._changed: dict[bytes, DictionaryRow | None] = {}
         self._sending: list[bytes] = []
         self._unwritten: dict[bytes, DictionaryRow] = {}  # learnt from OUT
+        self._writing: dict[bytes, DictionaryRow] = {}  # of those, what the last draft has
 
     def status(self) -> dict[str, Any]:
         """Return the part of the ledger's status."""
@@ -138,7 +139,7 @@ class BundlePacker(CommitParticipant):
 
     def contribute(self, draft: Draft) -> None:
         """Pack the bundles of the draft; send the dictionaries that are asked for, and one that is new."""
-        self._changed, self._sending = {}, []
+        self._changed, self._sending, self._writing = {}, [], {}
         # A commit that failed may have been written after all, and what it dropped is gone.
         self._lately = [digest for digest in self._lately if digest in self._known]
         changes = draft.changes
@@ -146,7 +147,8 @@ class BundlePacker(CommitParticipant):
             changes.opening is not None
         ):  # seqs of that epoch are not known yet: with the next commit
             return
-        for row in self._unwritten.values():
+        self._writing = dict(self._unwritten)  # more may be learnt while it is written
+        for row in self._writing.values():
             changes.commands.append(dictionary_rows.taken_in(row))
         self._hear(changes)
         bodies = [self._known[digest].body for digest in self._asked]
@@ -163,9 +165,11 @@ class BundlePacker(CommitParticipant):
         """Take over where the sent ones stand: they are the last of their lane."""
         if draft.changes.opening is not None:
             return
-        self._known.update(self._unwritten)
-        self._lately += self._unwritten
-        self._unwritten = {}
+        self._known.update(self._writing)
+        self._lately += self._writing
+        self._unwritten = {
+            digest: row for digest, row in self._unwritten.items() if digest not in self._writing
+        }
         for digest, row in self._changed.items():
             if row is None:
                 self._known.pop(digest, None)
