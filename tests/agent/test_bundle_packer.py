@@ -300,6 +300,17 @@ async def test_a_drop_that_was_written_by_a_commit_that_failed_stops_nothing(
     assert await vehicle.commit(bundle(2)) == ["b"]
 
 
+async def test_one_that_this_very_commit_uses_makes_no_room(
+    vehicle: Vehicle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bundle_packer, "KEPT_MAX", 1)
+    digest = await vehicle.learned()
+    vehicle.now_ns += 8 * DAY
+    vehicle.packer._new = b"names of others"
+    assert await vehicle.commit(bundle(vehicle.second)) == ["b*"]
+    assert list(await dictionary_rows.load(vehicle.ledger._db)) == [digest]
+
+
 async def test_use_is_noted_once_a_day(vehicle: Vehicle) -> None:
     digest = await vehicle.learned()
     vehicle.now_ns += DAY + 1

@@ -278,8 +278,8 @@ class BundlePacker(CommitParticipant):
         """Whether one more may be kept; the one that was used longest ago makes room for it."""
         if len(self._known) < KEPT_MAX:
             return True
-        oldest = min(self._known, key=lambda digest: self._known[digest].used_ns)
-        if self._known[oldest].used_ns > self._now_ns() - IN_USE_NS:
+        oldest = min(self._known, key=lambda digest: self._row(digest).used_ns)
+        if self._row(oldest).used_ns > self._now_ns() - IN_USE_NS:
             self._new = None  # there may be room when the next one has proven itself
             return False
         self._changed[oldest] = None
