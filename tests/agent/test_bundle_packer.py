@@ -352,6 +352,21 @@ async def test_what_out_brings_while_the_disk_writes_is_written_with_the_next_co
     assert vehicle.packer.due_s() is None
 
 
+async def test_what_out_brought_from_beyond_the_ledgers_end_holds_up_no_other(
+    vehicle: Vehicle,
+) -> None:
+    """The hub may hold all of it: then the ledger takes none of it in, and hears of no seq beyond its own."""
+    body = unseal(bundle(0).body)[1]
+    await vehicle.commit(bundle(0))
+    await vehicle.commit(changes=LedgerChanges(opening=opening()))
+    vehicle.packer.learn(body, 42, 9)
+    assert await vehicle.commit(bundle(1)) == ["b"]
+    assert await vehicle.commit(bundle(2)) == ["b"]
+    await vehicle.ledger.commit(LedgerChanges(former={("bulk", 42): 1}))
+    assert await vehicle.commit(bundle(3)) == ["b*"]
+    assert vehicle.packer.status()["dictionaries_unconfirmed"] == 0
+
+
 def test_nodes_that_speak_in_turn_are_all_in_the_dictionary() -> None:
     bodies = [
         unseal(encode_bundle([Point(name, f"of {name}", 1, 1.0)], epoch=0, seq=0))[1]

@@ -200,12 +200,21 @@ class BundlePacker(CommitParticipant):
         for digest, row in self._known.items():
             if row.confirmed or digest in self._asked:
                 continue
-            lane = self._ledger.lane(BULK, row.epoch)
-            if (
-                lane is None or lane.watermark >= row.seq
-            ):  # a lane that the hub holds all of is dropped
+            if self._is_confirmed(row):
                 self._changed[digest] = row._replace(confirmed=True)
                 changes.commands.append(dictionary_rows.confirmed(digest))
+
+    def _is_confirmed(self, row: DictionaryRow) -> bool:
+        """Whether the hub has said that it holds the message that brought a dictionary.
+
+        Of a former epoch OUT may have held more than the ledger ever knew: of that the hub says no more than that
+        it holds all which the ledger knows. Where that is too little it asks for the dictionary.
+        """
+        lane = self._ledger.lane(BULK, row.epoch)
+        if lane is None:  # the hub held all of it, and it was dropped
+            return True
+        former = lane.epoch != self._ledger.epoch
+        return lane.watermark >= (min(row.seq, lane.last_seq) if former else row.seq)
 
     def _packed(self, changes: LedgerChanges, message: Outgoing, now_s: float) -> Outgoing:
         """Return a bundle packed against the best of some dictionaries, any other message as it is."""
