@@ -94,3 +94,13 @@ def test_a_bundle_is_full_by_the_points_of_all_its_nodes() -> None:
     plan = Framer(LIMITS).plan(arrivals, 0.0)
     assert [len(points) for _, points in said(plan.changes.messages)] == [9]
     assert [row.node for row in plan.changes.staged] == ["n9", "n10", "n11"]
+
+
+def test_rows_found_at_the_start_go_in_as_many_bundles_as_their_bytes_need() -> None:
+    """Each node's were few enough for a message of its own; one of all of them no server would take."""
+    framer = Framer(LIMITS)
+    for n in range(8):
+        framer.restore(f"n{n}", n, [Point(f"n{n}", "log", n, "x" * 400)], 0.0)
+    plan = framer.plan([], 5.0)
+    assert [len(points) for _, points in said(plan.changes.messages)] == [2, 2, 2, 2]
+    assert sorted(plan.changes.unstage) == list(range(8))

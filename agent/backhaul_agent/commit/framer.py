@@ -26,7 +26,7 @@ from backhaul_codec import CodecError, Opaque, Point, encode_bundle, encode_fram
 from backhaul_codec.subjects import BUNDLE_SUBJECT, frame_subject, point_subject
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from backhaul_agent.commit.contents import Content
     from backhaul_agent.config import FrameConfig
@@ -215,11 +215,27 @@ class Framer:
     def _cut(self, plan: FramePlan, bin_: Bin, now_s: float) -> None:
         """Write a buffer as messages and leave an empty one."""
         buffer = self._buffer(plan, bin_, now_s)
-        size = self._limits.points_max
-        for start in range(0, len(buffer.points), size):
-            self._frame(plan, bin_, buffer.points[start : start + size])
+        for points in self._pieces(buffer):
+            self._frame(plan, bin_, points)
         plan.changes.unstage += buffer.staged_ids
         plan.buffers[bin_] = Buffer(now_s)
+
+    def _pieces(self, buffer: Buffer) -> Iterator[list[Point]]:
+        """Yield a buffer's points, as many at a time as a message may have: what was restored may be more."""
+        limits, points, size = self._limits, buffer.points, 0
+        if len(points) > limits.points_max or buffer.bytes > limits.bytes_max:
+            points = []
+            for point in buffer.points:
+                weight = _weight(point)
+                if points and (
+                    len(points) == limits.points_max or size + weight > limits.bytes_max
+                ):
+                    yield points
+                    points, size = [], 0
+                points.append(point)
+                size += weight
+        if points:
+            yield points
 
     def _frame(self, plan: FramePlan, bin_: Bin, points: list[Point]) -> None:
         """Add one message; points that cannot be encoded are split off one by one, and counted.
