@@ -18,8 +18,9 @@ from backhaul_agent.history.ledger_source import FoundPoints, read_message, subj
 from backhaul_agent.history.merge import TIME_MIN, HistoryQuestion
 from backhaul_agent.leaf.streams import out_stream
 from backhaul_codec import CodecError, peek
-from backhaul_codec.subjects import lane_of
-from backhaul_codec.wire.dictionaries import plain
+from backhaul_codec.kinds import BULK
+from backhaul_codec.subjects import dictionary_subject, lane_of
+from backhaul_codec.wire.dictionaries import digest_in, plain, read_dictionary
 
 if TYPE_CHECKING:
     from backhaul_agent.ledger.ledger import Ledger
@@ -46,6 +47,7 @@ class OutHistory:
         self._question = question
         self._firsts: dict[tuple[str, int], int] = {}  # by lane and epoch: first seq in the ledger
         self._seen: set[tuple[str, int, int]] = set()
+        self._found: dict[bytes, bytes | None] = {}  # dictionaries that the ledger lacks
 
     async def runs(self) -> AsyncGenerator[FoundPoints, None]:
         """Yield points that the ledger has no more, in no order of time."""
@@ -76,15 +78,26 @@ class OutHistory:
                     continue
                 self._seen.add(place)
                 try:
-                    run = read_message(
-                        subject, plain(message.body, self._ledger.lookup), self._question
-                    )
+                    run = read_message(subject, await self._plain(message.body), self._question)
                 except CodecError:
                     continue
                 if run[0]:
                     self.points += len(run[0])
                     yield FoundPoints(run, TIME_MIN)
             stream_seq, count = stored[-1].stream_seq + 1, BATCH
+
+    async def _plain(self, body: bytes) -> bytes:
+        """Return a message without need of its dictionary, which OUT may have where the ledger was lost.
+
+        Raises:
+            CodecError: the message is damaged; `dictionary`: neither has it.
+        """
+        digest = digest_in(body)
+        if digest is not None and self._ledger.lookup(digest) is None and digest not in self._found:
+            self._found[digest] = None
+            for stored in await self._batch(out_stream(BULK), dictionary_subject(digest), 1, 1):
+                self._found[digest] = read_dictionary(stored.body, digest)
+        return plain(body, lambda it: self._ledger.lookup(it) or self._found.get(it))
 
     async def _batch(self, stream: str, subject: str, stream_seq: int, count: int) -> list[_Stored]:
         """Return the next messages of a subject; none at the end, or where nobody answers."""
