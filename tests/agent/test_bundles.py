@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import random
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
 
 from backhaul_agent.commit.contents import Frame, Points
 from backhaul_agent.commit.framer import Framer
+from backhaul_agent.commit.participant import Draft
+from backhaul_agent.commit.queues import BUNDLES_BYTES_MAX, BUNDLES_MAX, Arrivals, Counters
 from backhaul_agent.config import FrameConfig
 from backhaul_agent.ledger.lane_routing import Lanes
+from backhaul_agent.ledger.rows import LedgerChanges
 from backhaul_codec import Point, decode, encode_frame
+from tests.agent.writers import CONFIG
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -104,3 +111,22 @@ def test_rows_found_at_the_start_go_in_as_many_bundles_as_their_bytes_need() -> 
     plan = framer.plan([], 5.0)
     assert [len(points) for _, points in said(plan.changes.messages)] == [2, 2, 2, 2]
     assert sorted(plan.changes.unstage) == list(range(8))
+
+
+@pytest.mark.parametrize(("value_bytes", "kept"), [(10, BUNDLES_MAX), (300_000, 3), (1 << 20, 1)])
+def test_the_newest_bundles_stay_in_memory_as_far_as_there_is_room(
+    value_bytes: int, kept: int
+) -> None:
+    """While the link is away nobody takes them."""
+    nothing: Any = cast("Any", None)
+    noise, framer = random.Random(1), Framer(LIMITS)
+    arrivals = Arrivals(CONFIG.ingest, framer, nothing, nothing, Counters(), lambda: None)
+    for time in range(kept + 4):
+        values = [Point("a", "log", time, noise.randbytes(value_bytes))]
+        draft = Draft(LedgerChanges(), 0.0, flush=True, contents=[Points("a", values)])
+        arrivals.contribute(draft)
+        arrivals.committed(draft)
+    found = arrivals.take_newest_frames()
+    assert [decode(each).points[0].time for each in found] == list(range(4, kept + 4))
+    assert kept == 1 or sum(map(len, found)) <= BUNDLES_BYTES_MAX
+    assert arrivals.take_newest_frames() == []

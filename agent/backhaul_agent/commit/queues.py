@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 BUNDLES_MAX = 128
 """Kept for their newest values: nodes that speak once a minute are in them still."""
+BUNDLES_BYTES_MAX = 1 << 20
+"""Of them all, but for the newest: one may have half a megabyte of texts, and this is a small machine."""
 log = structlog.get_logger("writer")
 
 
@@ -112,7 +114,8 @@ class Arrivals(CommitParticipant):
         self._plan: FramePlan | None = None
         self._telemetry: list[Outgoing] = []  # of the last draft, before it is packed
         self._newest_frames: dict[str, bytes] = {}
-        self._newest_bundles: deque[bytes] = deque(maxlen=BUNDLES_MAX)
+        self._newest_bundles: deque[bytes] = deque()
+        self._newest_bytes = 0
 
     def __bool__(self) -> bool:
         return bool(self._pending)
@@ -161,7 +164,7 @@ class Arrivals(CommitParticipant):
     def take_newest_frames(self) -> list[bytes]:
         """Return the newest bundles and each node's newest frame since this was asked last, with settled stamps."""
         frames = [*self._newest_bundles, *self._newest_frames.values()]
-        self._newest_frames = {}
+        self._newest_frames, self._newest_bytes = {}, 0
         self._newest_bundles.clear()
         return frames
 
@@ -196,9 +199,16 @@ class Arrivals(CommitParticipant):
         self._counters.frames += len(self._telemetry)
         for message in [each for each in self._telemetry if not each.boot]:
             if message.subject == BUNDLE_SUBJECT:
-                self._newest_bundles.append(message.body)
+                self._keep_newest(message.body)
             else:
                 self._newest_frames[message.subject] = message.body
+
+    def _keep_newest(self, bundle: bytes) -> None:
+        kept = self._newest_bundles
+        kept.append(bundle)
+        self._newest_bytes += len(bundle)
+        while len(kept) > BUNDLES_MAX or (len(kept) > 1 and self._newest_bytes > BUNDLES_BYTES_MAX):
+            self._newest_bytes -= len(kept.popleft())
 
     def put_back(self, refusal: RefusedError) -> None:
         """Refuse all arrivals: a waiting program may try again."""
