@@ -170,7 +170,7 @@ def test_what_waits_in_up_for_its_dictionary_is_not_asked_for() -> None:
     book = RepairBook(continuity)
     arrive(continuity, 1, 2, 6)
     for seq in (3, 4):
-        continuity.wait(LaneKey(DEVICE, LANE, 7), seq)
+        continuity.wait(LaneKey(DEVICE, LANE, 7), seq, b"names")
     up, lags = {DEVICE: 100.0}, {(DEVICE, LANE): 0}
     found = [ask for now_s in range(100, 106) for ask in book.asks(up, lags, now_s)]
     assert found == [(DEVICE, LANE, LaneAsk(7, ((5, 5),)))]
@@ -181,9 +181,20 @@ def test_what_waits_in_up_for_its_dictionary_is_not_asked_for() -> None:
         "its hour waits all the same"
     )
     arrive(continuity, 3)
-    continuity.waited(DEVICE)  # and UP has lost the other one meanwhile
+    continuity.waited(DEVICE, b"names")  # and UP has lost the other one meanwhile
     found = [ask for now_s in range(300, 309) for ask in book.asks(up, lags, now_s)]
     assert found[0] == (DEVICE, LANE, LaneAsk(7, ((4, 4),)))
+
+
+def test_what_waits_for_another_dictionary_is_not_asked_for_when_one_has_come() -> None:
+    continuity, key = Continuity(), LaneKey(DEVICE, LANE, 7)
+    arrive(continuity, 1, 6)
+    for seq, digest in ((2, b"one"), (3, b"other"), (4, b"other"), (5, b"one")):
+        continuity.wait(key, seq, digest)
+    continuity.waited(DEVICE, b"one")
+    assert continuity.lanes[key].wanted == ([(2, 2), (5, 5)], [(2, 2), (5, 5)])
+    continuity.waited(DEVICE, b"other")
+    assert continuity.lanes[key].wanted == ([(2, 5)], [(2, 5)])
 
 
 def test_the_book_asks_at_once_for_what_was_missing_before_the_link_came() -> None:

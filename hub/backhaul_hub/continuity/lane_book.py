@@ -132,18 +132,17 @@ class Continuity:
         self._touch(key)
         return True
 
-    def wait(self, key: LaneKey, seq: int) -> None:
-        """Take in that a message stands in UP, and cannot be read before its dictionary comes."""
+    def wait(self, key: LaneKey, seq: int, digest: bytes) -> None:
+        """Take in that a message stands in UP, and cannot be read before the dictionary of this digest comes."""
         state = self.lanes.get(key)
-        if state is not None and len(state.waiting) < HOLES_MAX:
-            state.waiting.add(seq)
+        if state is not None and sum(map(len, state.waiting.values())) < HOLES_MAX:
+            state.waiting.setdefault(digest, RangeSet()).add(seq)
             self._touch(key)
 
-    def waited(self, device: str) -> None:
+    def waited(self, device: str, digest: bytes) -> None:
         """Take in that all messages that waited for a dictionary were looked at: a seq that is missing now is missing."""
         for key in self.of_device(device):
-            if self.lanes[key].waiting:
-                self.lanes[key].waiting = RangeSet()
+            if self.lanes[key].waiting.pop(digest, None):
                 self._touch(key)
 
     def say(self, key: LaneKey, seq: int) -> None:

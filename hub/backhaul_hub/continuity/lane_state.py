@@ -43,8 +43,8 @@ class LaneState:
     """When UP stored the newest of them; ns since the Unix epoch."""
     chain: Chain = field(default_factory=Chain)
     """Whether what is held is one history."""
-    waiting: RangeSet = field(default_factory=RangeSet)
-    """Seqs whose messages stand in UP until their dictionary comes; in memory alone."""
+    waiting: dict[bytes, RangeSet] = field(default_factory=dict)
+    """Seqs whose messages stand in UP until a dictionary comes, by its digest; in memory alone."""
 
     @property
     def accounted(self) -> RangeSet:
@@ -76,7 +76,9 @@ class LaneState:
     @property
     def wanted(self) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
         """The gaps, and the seqs owed, without those that wait in UP: sent again they would wait there twice."""
-        there = self.accounted.union(self.waiting)
+        there = self.accounted
+        for seqs in self.waiting.values():
+            there = there.union(seqs)
         newest = max(self.accounted.highest, self.seen.highest)
         return there.holes(1, newest), there.holes(1, max(newest, self.said))
 

@@ -228,7 +228,8 @@ class UplinkReader:
             return False
         async with self._registry.turn:
             self._dictionaries.awaited.taken(row, messages[-1].seq if messages else row.high)
-            self._continuity.waited(row.device)
+            if row.low > row.high:
+                self._continuity.waited(row.device, row.digest)
             await self._store(())
         return True
 
@@ -293,7 +294,7 @@ class UplinkReader:
         if self._dictionaries.waits(self.stream, message.seq, error):
             # It is not held, and no garbage: it is taken up once its dictionary is here.
             if isinstance(error, MissingDictionaryError) and error.at is not None:
-                self._continuity.wait(*error.at)
+                self._continuity.wait(*error.at, error.digest)
             return
         prefix, device, *_ = message.subject.split(".")
         # The hub's own transform puts it there. What stands under UP's own subject is nobody's (ADR 25).
