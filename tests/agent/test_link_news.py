@@ -16,9 +16,9 @@ from backhaul_agent.leaf.link_state import UplinkState
 from backhaul_agent.ledger.rows import LedgerRow
 from backhaul_agent.sync.digests import SETTLE_S
 from backhaul_agent.sync.on_link_up import LinkNews
-from backhaul_codec import Opaque, Point, decode, encode_frame
+from backhaul_codec import Opaque, Point, decode, encode_bundle, encode_frame
 from backhaul_codec.state.merge import Head, HeadKey
-from backhaul_codec.wire.dictionaries import digest_of
+from backhaul_codec.wire.dictionaries import digest_of, is_packed, pack_with
 from tests.support.agent_clock import FakeClock
 
 if TYPE_CHECKING:
@@ -134,6 +134,20 @@ async def test_newest_values_first_then_the_root() -> None:
             heads(["n", "t0", "", 2, 3.0], ["n", "t1", "", 1, 2.0]),
             ("e.digest", {"root": it.keeper.heads.root(), "count": 0}),
         ]
+
+
+async def test_newest_values_of_what_is_packed_against_a_dictionary_of_the_ledger() -> None:
+    async with running() as it:
+        node = DICTIONARY.decode()
+        for time, dictionary in ((1, DICTIONARY), (2, b"lost: " + DICTIONARY)):
+            body = encode_bundle([Point(node, "t0", time, 1.5)], epoch=0, seq=0)
+            packed = pack_with(body, dictionary)
+            assert is_packed(packed)
+            it.rows["bulk"].append(("b", 0, packed))
+            it.lanes["bulk"].last_seq += 1
+        it.uplink.note(True)
+        await it.until_told(2)
+        assert it.told[0] == heads([node, "t0", "", 1, 1.5])
 
 
 async def test_newest_values_of_nodes_with_lanes_of_their_own() -> None:
