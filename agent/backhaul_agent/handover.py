@@ -27,7 +27,7 @@ from backhaul_agent.uplink.reconcile import shared
 from backhaul_codec import CodecError, chain, hash_of, restamp
 from backhaul_codec.kinds import BULK, RESULT
 from backhaul_codec.subjects import SubjectError, dictionary_subject, parse_leaf
-from backhaul_codec.wire.dictionaries import encode_dictionary
+from backhaul_codec.wire.dictionaries import digest_of, encode_dictionary
 
 ROWS = 512  # in memory at a time
 _KEPT_META = ("device", "epoch", HUB_NS, STAMP_NS)
@@ -153,7 +153,10 @@ def _hand_over(
 
 def _announce(db: sqlite3.Connection, bulk: _NewLane, epoch: int) -> None:
     """Let the new epoch begin with the dictionaries: the hub has none of this device's."""
-    for digest, body in db.execute("SELECT digest, body FROM dictionaries").fetchall():
+    query = "SELECT digest, coalesce(CAST(body AS BLOB), x'') FROM dictionaries"
+    for digest, body in db.execute(query).fetchall():
+        if digest != digest_of(body):
+            continue  # damaged: nothing can be read with it
         subject = dictionary_subject(digest)
         stamped = bulk.place(Outgoing(BULK, subject, encode_dictionary(body)), epoch)
         db.execute(

@@ -108,6 +108,24 @@ async def test_the_new_epoch_begins_with_the_dictionaries_that_messages_are_pack
     await ledger.close()
 
 
+@pytest.mark.parametrize("body", ["x'00'", "zeroblob(20000)", "x''", "7"])
+async def test_a_damaged_dictionary_stops_no_handover_and_is_not_sent(
+    tmp_path: Path, body: str
+) -> None:
+    """Under its digest the hub would take in none of these bytes, nor any that another vehicle sends."""
+    path, whole = tmp_path / "ledger.db", b"what bundles have in common"
+    ledger = await open_ledger(path)
+    said = Outgoing("bulk", dictionary_subject(digest_of(whole)), encode_dictionary(whole))
+    await ledger.commit(LedgerChanges([said], commands=[dictionary_rows.sent(whole, 5)]))
+    await ledger._db.execute(f"UPDATE dictionaries SET body = {body}")
+    await ledger.commit(LedgerChanges([message(1)]))
+    await ledger.close()
+    assert hand_over(path, "VID-002", Lanes(), iter([99]).__next__).moved == 1
+    ledger = await open_ledger(path, device="VID-002")
+    assert [row.subject for row in await ledger.read("bulk", 1, 9)] == ["p.n.t.%"]
+    await ledger.close()
+
+
 async def test_a_handover_that_is_cut_short_has_changed_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
