@@ -311,6 +311,26 @@ async def test_one_that_this_very_commit_uses_makes_no_room(
     assert list(await dictionary_rows.load(vehicle.ledger._db)) == [digest]
 
 
+async def test_one_that_messages_are_packed_against_which_the_hub_lacks_makes_no_room(
+    vehicle: Vehicle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hub may have lost it, or be another one by then, and nobody else could give it to it."""
+    monkeypatch.setattr(bundle_packer, "KEPT_MAX", 1)
+    first = await vehicle.learned()
+    assert await vehicle.speak(1) == ["b*"]
+    again = Vehicle(vehicle.ledger)
+    again.now_ns += 8 * DAY
+    for each in (vehicle, again):  # in this run, and in the next one
+        each.now_ns = NOW + 8 * DAY
+        each.packer._new = b"names of others"
+        assert await each.commit() == []
+        assert each.packer.lookup(first) is not None
+    await vehicle.confirm()
+    again.packer._new = b"names of others"
+    assert await again.commit() == ["d"]
+    assert again.packer.lookup(first) is None
+
+
 async def test_use_is_noted_once_a_day(vehicle: Vehicle) -> None:
     digest = await vehicle.learned()
     vehicle.now_ns += DAY + 1

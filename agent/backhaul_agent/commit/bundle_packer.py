@@ -91,6 +91,10 @@ class BundlePacker(CommitParticipant):
         self._trial_due_s: float | None = None
         self._pause_s = PAUSE_S
         self._new: bytes | None = None  # has proven itself, and is to be sent
+        # Up to where of lane bulk (epoch, seq) messages may be packed against one: what was there at the start, and
+        # by digest what came since.
+        self._began_at = (ledger.epoch, ledger.lanes[BULK].last_seq)
+        self._used_up_to: dict[bytes, tuple[int, int]] = {}
         self._changed: dict[bytes, DictionaryRow | None] = {}
         self._sending: list[bytes] = []
         self._unwritten: dict[bytes, DictionaryRow] = {}  # learnt from OUT
@@ -243,6 +247,8 @@ class BundlePacker(CommitParticipant):
 
     def _note_use(self, changes: LedgerChanges, digest: bytes) -> None:
         self.packed += 1
+        end = self._ledger.lanes[BULK].last_seq + len(changes.messages)
+        self._used_up_to[digest] = (self._ledger.epoch, end)
         if self._lately[0] != digest:
             self._lately.remove(digest)
             self._lately.insert(0, digest)
@@ -288,12 +294,20 @@ class BundlePacker(CommitParticipant):
         if len(self._known) < KEPT_MAX:
             return True
         oldest = min(self._known, key=lambda digest: self._row(digest).used_ns)
-        if self._row(oldest).used_ns > self._now_ns() - IN_USE_NS:
+        if self._row(oldest).used_ns > self._now_ns() - IN_USE_NS or self._is_owed(oldest):
             self._new = None  # there may be room when the next one has proven itself
             return False
         self._changed[oldest] = None
         changes.commands.append(dictionary_rows.dropped(oldest))
         return True
+
+    def _is_owed(self, digest: bytes) -> bool:
+        """Whether the hub may lack messages that are packed against a dictionary."""
+        ledger = self._ledger
+        if any(name == BULK and not lane.whole for (name, _), lane in ledger.closed.items()):
+            return True
+        epoch, seq = self._used_up_to.get(digest, self._began_at)
+        return epoch == ledger.epoch and ledger.lanes[BULK].watermark < seq
 
 
 def joined(bodies: Sequence[bytes]) -> bytes:

@@ -1,7 +1,7 @@
 """The ledger's rows of dictionaries: bytes that messages are packed against (docs/wire-format.md).
 
-A row is written in the transaction that sends its dictionary to the hub, and stays while rows of `messages`
-may refer to it: history on the vehicle reads them as well.
+A row is written in the transaction that sends its dictionary to the hub, and stays while the hub may lack rows
+of `messages` that refer to it, and mostly much longer: history on the vehicle reads them as well.
 """
 
 from __future__ import annotations
