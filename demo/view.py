@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from backhaul_codec import decode
 from backhaul_codec.subjects import parse_uplink
-from backhaul_codec.wire.dictionary_reader import DictionaryReader
+from backhaul_codec.wire.plain_reader import PlainReader
 from backhaul_hub import shards
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class HubView:
         self.points: Counter[str] = Counter()
         """Readings at the hub, by device."""
         self._seen: set[tuple[str, str, int, int]] = set()
-        self._dictionaries = DictionaryReader()
+        self._dictionaries = PlainReader()
         self._changed = asyncio.Condition()
 
     async def watch(self, hub: HubRig) -> None:

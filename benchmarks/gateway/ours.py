@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from backhaul_agent.client import connect
 from backhaul_codec.kinds import DICTIONARY, REPORT, RESULT, SYSTEM
 from backhaul_codec.subjects import parse_uplink
-from backhaul_codec.wire.dictionary_reader import DictionaryReader
 from backhaul_codec.wire.placed import decode_placed
+from backhaul_codec.wire.plain_reader import PlainReader
 from backhaul_hub.lane_names import out_stream
 from benchmarks.gateway.site import ARRIVE_S, DEVICE, Inbox, Site
 from tests.support.rig.shaped_relay import ShapedRelay
@@ -50,7 +50,7 @@ class OurInbox(Inbox):
         super().__init__()
         self.messages: list[StoredMessage] = []
         self.at_s: dict[bytes, float] = {}
-        self._dictionaries = DictionaryReader()
+        self._dictionaries = PlainReader()
 
     def on_message(self, message: Msg) -> None:
         """Take in a message of UP."""

@@ -14,8 +14,8 @@ from nats.aio.msg import Msg
 from backhaul_codec import Point
 from backhaul_codec.kinds import FRAME
 from backhaul_codec.subjects import parse_uplink, point_subject
-from backhaul_codec.wire.dictionary_reader import DictionaryReader
 from backhaul_codec.wire.placed import decode_placed
+from backhaul_codec.wire.plain_reader import PlainReader
 from backhaul_runtime.clock import Clock
 from benchmarks.load import drive
 from tests.support.rig.vehicle import DEVICE
@@ -75,7 +75,7 @@ class Arrivals:
         """When the first reading from before `restored` arrived after it, event loop's clock."""
         self._restored_ns = 0
         self._seen: set[Hashable] = set()
-        self._dictionaries = DictionaryReader()
+        self._dictionaries = PlainReader()
 
     def restored(self, now_ns: int) -> None:
         """Watch out for the first arrival of a reading stamped before now."""

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from backhaul_codec import CodecError, Opaque, decode
 from backhaul_codec.kinds import BULK, LIVE
 from backhaul_codec.subjects import SubjectError, parse_uplink
-from backhaul_codec.wire.dictionary_reader import DictionaryReader
 from backhaul_codec.wire.messages import is_said_again
+from backhaul_codec.wire.plain_reader import PlainReader
 from tests.chaos.diary import Happening, Reading
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class Uplinks:
     """What vehicles said of themselves: where, what, and its time."""
     said_again: set[Place] = field(default_factory=set)
     """Where frames stand that say that all their points were sent before (docs/adr/0031)."""
-    _dictionaries: DictionaryReader = field(default_factory=DictionaryReader)
+    _dictionaries: PlainReader = field(default_factory=PlainReader)
     _compared: dict[LaneName, list[tuple[int, set[str]]]] = field(default_factory=dict)
     """By lane: the seqs at which a vehicle had told its heads of some nodes again."""
     _others: dict[LaneName, set[int]] = field(default_factory=dict)

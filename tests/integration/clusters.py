@@ -11,7 +11,7 @@ import pytest
 from backhaul_agent.client import connect
 from backhaul_codec import decode
 from backhaul_codec.subjects import parse_uplink
-from backhaul_codec.wire.dictionary_reader import DictionaryReader
+from backhaul_codec.wire.plain_reader import PlainReader
 from backhaul_hub.nats.stream_reader import StoredReader
 from tests.integration.readings import points
 from tests.support.rig.cluster import ClusterRig
@@ -100,7 +100,7 @@ class Cluster:
         end = (await self.hub.info(STREAM))["state"]["last_seq"]
         reader, seq = StoredReader(client, STREAM, timeout_s=DEADLINE_S), 1
         found: dict[str, set[int]] = {device: set() for device in DEVICES}
-        dictionaries = DictionaryReader()
+        dictionaries = PlainReader()
         async with asyncio.timeout(DEADLINE_S):
             while seq <= end:
                 messages = await reader.read(seq, 512)

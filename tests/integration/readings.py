@@ -12,7 +12,7 @@ from nats.js.errors import NotFoundError
 from backhaul_codec import Point, decode
 from backhaul_codec.kinds import DICTIONARY
 from backhaul_codec.subjects import parse_uplink
-from backhaul_codec.wire.dictionary_reader import DictionaryReader
+from backhaul_codec.wire.plain_reader import PlainReader
 
 from .conftest import DEADLINE_S, World
 
@@ -57,7 +57,7 @@ async def frames_at_the_hub(world: World) -> list[tuple[tuple[str, str, int, int
     jetstream = client.jetstream(prefix="upapi")
     last = (await jetstream.stream_info("UP_00")).state.last_seq
     messages = []
-    dictionaries = DictionaryReader()
+    dictionaries = PlainReader()
     for seq in range(1, last + 1):
         try:
             message = await jetstream.get_msg("UP_00", seq, direct=True)

@@ -24,7 +24,7 @@ from nats.js.errors import NotFoundError
 from backhaul_agent.client import connect
 from backhaul_codec import Message, Point, decode
 from backhaul_codec.subjects import parse_uplink
-from backhaul_codec.wire.dictionary_reader import DictionaryReader
+from backhaul_codec.wire.plain_reader import PlainReader
 from tests.integration.data import DATA
 from tests.support.rig.parts import DeviceRig, Part, program, run_to_end
 from tests.support.skewed_agent import SkewedClock
@@ -137,7 +137,7 @@ async def read_up(world: World, device: str) -> dict[str, list[Message]]:
         jetstream = client.jetstream(prefix="upapi", timeout=DEADLINE_S)
         last = (await jetstream.stream_info("UP_00")).state.last_seq
         found: dict[tuple[str, int, int], tuple[str, Message]] = {}
-        dictionaries = DictionaryReader()
+        dictionaries = PlainReader()
         for seq in range(1, last + 1):
             try:
                 stored = await jetstream.get_msg("UP_00", seq, direct=True)

@@ -16,8 +16,8 @@ from backhaul_agent.client import connect
 from backhaul_agent.client.config import ConfigClient
 from backhaul_codec import Point
 from backhaul_codec.subjects import parse_uplink
-from backhaul_codec.wire.dictionary_reader import DictionaryReader
 from backhaul_codec.wire.placed import decode_placed
+from backhaul_codec.wire.plain_reader import PlainReader
 from tests.integration.ends import Ends
 from tests.support.rig.parts import program, run_to_end
 
@@ -102,7 +102,7 @@ async def arrived(world: World) -> list[tuple[str, Reading]]:
     jetstream = client.jetstream(prefix="upapi")
     last = (await jetstream.stream_info("UP_00")).state.last_seq
     seen: dict[tuple[str, str, int, int], list[tuple[str, Reading]]] = {}
-    dictionaries = DictionaryReader()
+    dictionaries = PlainReader()
     for seq in range(1, last + 1):
         message = await jetstream.get_msg("UP_00", seq, direct=True)
         assert message.subject is not None

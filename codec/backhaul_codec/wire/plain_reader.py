@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from backhaul_codec.subjects import Uplink
 
 
-class DictionaryReader:
+class PlainReader:
     """Keeps the dictionaries that pass by, and unpacks messages against those of their device.
 
     For a reader that begins where its stream begins: a vehicle sends a dictionary before its use. All dictionaries
