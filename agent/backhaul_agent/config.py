@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from backhaul_agent.errors import ConfigError
+from backhaul_agent.link_config import LinkConfig, budget_problem
 from backhaul_codec.kinds import BULK, LIVE
 from backhaul_codec.strict.toml import TomlError, read_toml
 from backhaul_codec.strict.toml_values import listen_problem, odd_values, url_problem
@@ -90,39 +91,6 @@ class IngestConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pending_bytes_max: Annotated[int, Meta(ge=64 * KIB, le=1 << 30)] = 4 * MIB
     pending_messages_max: Annotated[int, Meta(ge=16, le=1_000_000)] = 8192
     stage_s_max: Annotated[float, Meta(ge=0.001, le=10.0)] = 0.2
-
-
-class LinkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[link]: the capacity of the uplink, and when it is up (docs/link.md).
-
-    ``rate_kbit_s`` sets how much may be in flight on it: with ``adaptive`` at first only, then what
-    was measured does.
-
-    ``mode``: "always" up; "scheduled": up every ``schedule_s`` and whenever something urgent waits;
-    "on-demand": only then. ``urgent``: the least class that is. The link is left once nothing has
-    come for ``linger_s``, and given up for a while where it is not there after ``connect_s_max``.
-    ``stalled_after_s``: for how long the hub may confirm nothing of a lane before it is told so.
-    ``file``: what leaf.conf includes to know whether there is a link; the leaf server is told of a
-    change through its account SYS (``system_nkey``, a file), or by SIGHUP
-    (``pid_file``).
-    """
-
-    rate_kbit_s: Annotated[float, Meta(gt=0, le=10_000_000)] = 1000.0
-    adaptive: bool = True
-    mode: Literal["always", "scheduled", "on-demand"] = "always"
-    schedule_s: Annotated[float, Meta(ge=10, le=1e7)] = 3600.0
-    urgent: Literal["telemetry", "state", "config", "event"] = "event"
-    linger_s: Annotated[float, Meta(ge=0, le=3600)] = 2.0
-    connect_s_max: Annotated[float, Meta(ge=1, le=3600)] = 60.0
-    stalled_after_s: Annotated[float, Meta(ge=1, le=3600)] = 30.0
-    file: Annotated[str, Meta(min_length=1)] = "link/link.conf"
-    system_nkey: str = ""
-    pid_file: str = ""
-
-    @property
-    def switched(self) -> bool:
-        """Whether the agent can have the link switched on and off."""
-        return bool(self.system_nkey or self.pid_file)
 
 
 class StreamsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -291,6 +259,9 @@ def parse(text: str, path: Path) -> Config:
             file=str(path.parent / config.link.file),
             pid_file=_beside(path, config.link.pid_file),
             system_nkey=_beside(path, config.link.system_nkey),
+            roaming=msgspec.structs.replace(
+                config.link.roaming, file=_beside(path, config.link.roaming.file)
+            ),
         ),
         nats=msgspec.structs.replace(
             config.nats,
@@ -321,6 +292,8 @@ def _check_together(config: Config, path: Path) -> None:
     if config.link.mode != "always" and not config.link.switched:
         problem = f"mode {config.link.mode!r} needs it (or link.pid_file): docs/link.md"
         raise ConfigError(path, "link.system_nkey", problem)
+    if found := budget_problem(config.link, config.frame.age_s_max):
+        raise ConfigError(path, *found)
     names = [command.name for command in config.command]
     if twice := next((name for name in names if names.count(name) > 1), ""):
         raise ConfigError(path, "command", f"name {twice!r} stands there twice")

@@ -45,6 +45,7 @@ class Code(StrEnum):
     TOO_LARGE = "too_large"
     BUSY = "busy"
     LEDGER_FULL = "ledger_full"
+    THINNED = "thinned"
     STORAGE = "storage"
     STOPPING = "stopping"
     NO_SUCH_NODE = "no_such_node"

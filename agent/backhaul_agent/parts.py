@@ -48,6 +48,7 @@ from backhaul_agent.ledger.disk_reserve import Reserve
 from backhaul_agent.ledger.lane_routing import Lanes
 from backhaul_agent.ledger.ledger import Ledger
 from backhaul_agent.ledger.system_events import event
+from backhaul_agent.metered.account import LinkAccount
 from backhaul_agent.metered.controller import Visits
 from backhaul_agent.presence.machine import identify
 from backhaul_agent.status.health_watch import HealthWatch
@@ -112,8 +113,15 @@ class Parts:
             lanes=lanes,
             gate=EpochGate(ledger, clock, epochs, random_u32),
         )
+        self._account = account = LinkAccount(
+            *(config.link, config.frame.age_s_max, clock),
+            set_flush_s=self._writer.set_flush_s,
+            wake=self._writer.wake,
+        )
+        account.restore(ledger.meta)
+        self._writer.join(account)
         intake = Intake(config, clock)
-        self._listener = Listener(intake, self._writer, config, clock)
+        self._listener = Listener(intake, self._writer, config, clock, account.sieve.require)
         self._replay = ReplayService(ledger, intake, self._writer, clock)
         machine = identify(ledger.path, boot, lambda: SystemRandom().getrandbits(32))
         self._lanes = [
@@ -138,6 +146,7 @@ class Parts:
         self._standstill = Standstill(config.link.stalled_after_s)
         self._uplink.on_up += [marks.link_up, self._writer.wake]
         self._uplink.on_look.append(self._on_link)
+        self._uplink.on_traffic.append(account.on_traffic)
         if config.device.down_stream:  # else nobody confirms anything
             self._uplink.on_look.append(self._tell_what_stands_still)
         self._epoch_words = EpochWords(ledger, self._writer, clock, self._lanes)
@@ -194,6 +203,7 @@ class Parts:
             ("lanes", lambda: {lane.name: lane.status() for lane in self._lanes}),
             ("link", self._visits.status),
             ("link", self._flow.status),
+            ("link", self._account.status),
             ("leaf", self._leaf_store.status),
             ("ledger", ledger.status),
             ("ledger", self._writer.status),
@@ -227,6 +237,7 @@ class Parts:
                 self._timekeeper.run(),
                 self._link.run(self._session),
                 self._health.run(),
+                self._account.run(),
                 metrics_server.serve(
                     self._config.metrics.listen, METRICS, lambda: samples(self.status())
                 ),

@@ -106,6 +106,26 @@ def link_lines(link: dict[str, Any]) -> list[str]:
     lines = [f"link      {link['mode']}: {state}", f"          {rate}; windows {windows} messages"]
     if link["last_failure"]:
         lines.append(f"          {link['last_failure']}")
+    return lines + budget_lines(link["budget"])
+
+
+def budget_lines(budget: dict[str, Any]) -> list[str]:
+    """Return the bytes of the link by period and kind, for people; nothing where there is no budget."""
+    if not budget["limited"]:
+        return []
+    lines = []
+    for period in ("day", "month"):
+        said = budget[period]
+        of = f" of {said['bytes_max'] / 1e6:g}" if said["bytes_max"] else ""
+        sizes = sorted(said["kinds"].items(), key=lambda each: -each[1])
+        kinds = ", ".join(f"{kind} {size / 1e6:.1f}" for kind, size in sizes if size)
+        lines.append(
+            f"          this {period}, {budget['profile']}: {said['bytes'] / 1e6:.1f}{of} MB: {kinds}"
+        )
+    thinned = f", keeps 1 of {budget['keeps_one_of']}" * (budget["keeps_one_of"] > 1)
+    lines.append(f"          points wait {budget['flush_s']:.3g} s for a message{thinned}")
+    if budget["error"]:
+        lines.append(f"          {budget['error']}")
     return lines
 
 

@@ -84,6 +84,7 @@ class Framer:
     def __init__(
         self, limits: FrameConfig, own: Callable[[str], bool] = lambda _node: False
     ) -> None:
+        self.age_s_max = limits.age_s_max  # longer where the link's budget is short
         self._limits = limits
         self._own = own
         self._buffers: dict[Bin, Buffer] = {}
@@ -113,7 +114,7 @@ class Framer:
         """Return when the oldest buffer must be framed, on the monotonic clock."""
         if not self._buffers:
             return None
-        return min(buffer.opened_s for buffer in self._buffers.values()) + self._limits.age_s_max
+        return min(buffer.opened_s for buffer in self._buffers.values()) + self.age_s_max
 
     def plan(
         self,
@@ -143,7 +144,7 @@ class Framer:
         if flush or self.buffered_points > BUFFERED_POINTS_MAX:
             due = dict.fromkeys([*self._buffers, *plan.buffers])
         else:
-            oldest_s = now_s - self._limits.age_s_max
+            oldest_s = now_s - self.age_s_max
             due = {n: None for n, buffer in self._buffers.items() if buffer.opened_s <= oldest_s}
         for bin_ in due:
             self._cut(plan, bin_, now_s)

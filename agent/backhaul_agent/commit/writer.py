@@ -97,6 +97,14 @@ class Writer:
         self.set_aside, self.apply = deferred.set_aside, deferred.apply
         self.tell, self.all_written = deferred.tell, deferred.all_written
 
+    def join(self, participant: CommitParticipant) -> None:
+        """Have one more part take part in commits, after all others; before `run`."""
+        self._participants.append(participant)
+
+    def set_flush_s(self, age_s_max: float) -> None:
+        """Frame points at this age from now on, in seconds."""
+        self._arrivals.framer.age_s_max = age_s_max
+
     @property
     def buffered_points(self) -> int:
         """Return how many acknowledged points are staged but not framed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -35,15 +36,26 @@ log = structlog.get_logger("ingest")
 
 
 class Listener:
-    """The shell around `parse.Intake` and `writer.Writer`; lives as long as the daemon."""
+    """The shell around `parse.Intake` and `writer.Writer`; lives as long as the daemon.
 
-    def __init__(self, intake: Intake, writer: Writer, config: Config, clock: Clock) -> None:
+    ``sieve``: asked before a message is queued. Raises: RefusedError: this one is not to be kept.
+    """
+
+    def __init__(
+        self,
+        intake: Intake,
+        writer: Writer,
+        config: Config,
+        clock: Clock,
+        sieve: Callable[[str, Content], None] = lambda _subject, _content: None,
+    ) -> None:
         self.received = 0
         self.refusals = Bursts(clock)
         self.floods = Floods()
         self._clock = clock
         self._shares = Shares(config.ingest)
         self._intake = intake
+        self._sieve = sieve
         self._events = EventIntake(intake, value_bytes_max=config.ingest.value_bytes_max)
         self._writer = writer
         self._limits = config.ingest
@@ -122,6 +134,7 @@ class Listener:
             word = message.headers.get(CLOCK_HEADER, "") if message.headers else ""
             parse = self._events.parse if subject.startswith(EVENT_PREFIX) else self._intake.parse
             content = parse(subject, message.data, clock=word)
+            self._sieve(subject, content)
             answer = partial(self._answer, subject, reply, share, size)
             self._writer.submit(QueuedPublish(content, size, bool(reply), answer))
             share.take(size)

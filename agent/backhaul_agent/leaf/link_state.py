@@ -1,13 +1,15 @@
-"""Whether the leaf server has its link to the hub: asked of the leaf itself, nothing on the link.
+"""Whether the leaf server has its link to the hub, and what that has carried: asked of the leaf itself.
 
 Every account may ask its own server for its statistics (`$SYS.REQ.ACCOUNT.PING.STATZ`); the answer
-counts the account's leaf connections, and on a vehicle the only one is the link to the hub.
+counts the account's leaf connections, and on a vehicle the only one is the link to the hub. Nothing of
+that goes over the link.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import NamedTuple
 
 import msgspec
 import structlog
@@ -19,12 +21,38 @@ LOOK_DOWN_S = 0.2  # how late a link that came up is noticed: what goes first mu
 log = structlog.get_logger("uplink")
 
 
+class LinkTraffic(NamedTuple):
+    """What the link has carried since the leaf server started, by its count.
+
+    ``server``: the id of the server's run: with another one all counts begin at 0. Bytes are those of
+    headers and bodies, before the link's compression.
+    """
+
+    server: str
+    sent_messages: int
+    sent_bytes: int
+    received_messages: int
+    received_bytes: int
+
+
+class _Count(msgspec.Struct):
+    msgs: int = 0
+    bytes: int = 0
+
+
+class _Way(msgspec.Struct):
+    leafs: _Count | None = None
+
+
 class _Account(msgspec.Struct):
     leafnodes: int = 0
+    sent: _Way = msgspec.field(default_factory=_Way)
+    received: _Way = msgspec.field(default_factory=_Way)
 
 
 class _Data(msgspec.Struct):
     account_statz: list[_Account] = []
+    server_id: str = ""
 
 
 class _Statistics(msgspec.Struct):
@@ -43,6 +71,25 @@ def link_in(answer: bytes) -> bool | None:
     return any(account.leafnodes > 0 for account in accounts) if accounts else None
 
 
+def traffic_in(answer: bytes) -> LinkTraffic | None:
+    """Return what a server's statistics say that its link has carried; None where they do not say."""
+    try:
+        data = _decode(answer).data
+    except msgspec.DecodeError:
+        return None
+    sent = [each.sent.leafs for each in data.account_statz if each.sent.leafs]
+    received = [each.received.leafs for each in data.account_statz if each.received.leafs]
+    if not sent or not received:
+        return None
+    return LinkTraffic(
+        data.server_id,
+        sum(each.msgs for each in sent),
+        sum(each.bytes for each in sent),
+        sum(each.msgs for each in received),
+        sum(each.bytes for each in received),
+    )
+
+
 class UplinkState:
     """Knows whether the link is up, and calls its listeners.
 
@@ -55,6 +102,7 @@ class UplinkState:
         self.ups = 0  # how often it came up, as far as was seen
         self.on_up: list[Callable[[], None]] = []
         self.on_look: list[Callable[[bool | None], None]] = []  # told what was seen, each time
+        self.on_traffic: list[Callable[[LinkTraffic], None]] = []
         self._came_up = asyncio.Event()
 
     async def run(self, request: Callable[[str, bytes], Awaitable[bytes]]) -> None:
@@ -62,10 +110,12 @@ class UplinkState:
         try:
             while True:
                 try:
-                    up = link_in(await request(STATISTICS, b""))
+                    answer = await request(STATISTICS, b"")
                 except (NatsError, TimeoutError):
-                    up = None
+                    answer = b""
+                up = link_in(answer)
                 self.note(up)
+                self._note_traffic(answer)
                 await asyncio.sleep(LOOK_DOWN_S if up is False else LOOK_S)
         finally:
             self.note(None)
@@ -84,6 +134,11 @@ class UplinkState:
                 tell()
         elif not up:
             self._came_up.clear()
+
+    def _note_traffic(self, answer: bytes) -> None:
+        if self.on_traffic and (traffic := traffic_in(answer)) is not None:
+            for tell in self.on_traffic:
+                tell(traffic)
 
     async def wait_up(self) -> None:
         """Return as soon as the link is up; at once where it is."""

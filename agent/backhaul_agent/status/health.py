@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from backhaul_agent.config import HealthConfig
+from backhaul_agent.errors import Code
 from backhaul_codec.assurance.conditions import Conditions, Finding, Growth, Place
 from backhaul_codec.assurance.vehicle_conditions import HUB_CLOCK_STEP, KINDS, LINK_DOWN
 
@@ -53,6 +54,7 @@ class AgentHealth:
             link["mode"] == "always" or link["phase"] in ("dialing", "draining")
         ):
             yield Finding(LINK_DOWN)
+        yield from _of_budget(link["budget"])
         if link["shared"]:
             does = "they take turns" if link["switched"] else "link.system_nkey is not set"
             yield Finding("identity-shared", detail=does)
@@ -63,6 +65,8 @@ class AgentHealth:
             detail = f"by {step_ns / 1e9:+.1f} s; followed in {in_s:.0f} s if it stays"
             yield Finding(HUB_CLOCK_STEP, detail=detail)
         for code, more in self._refused.lately(status["counters"]["refused"], now_s).items():
+            if code == Code.THINNED:
+                continue  # the programs do nothing wrong
             yield Finding("publishers-refused", Place("", code), f"{more} more")
         yield from self._of_programs(status["programs"], now_s)
         for why, more in self._no_room.lately(status["artifacts"]["refused"], now_s).items():
@@ -88,3 +92,15 @@ class AgentHealth:
         waiting, still = state["ready_seq"] - state["watermark"], self._watermarks.get(lane)
         if self._hub_confirms and up and waiting > 0 and state["watermark"] == still:
             yield Finding("lane-stalled", Place("", lane), f"{waiting} messages")
+
+
+def _of_budget(budget: dict[str, Any]) -> Iterator[Finding]:
+    if not budget["short"]:
+        return
+    period = budget["short"].partition(":")[0]
+    used = f"{budget[period]['bytes'] / 1e6:.1f} of {budget[period]['bytes_max'] / 1e6:g} MB used"
+    detail = f"{budget['profile']}, {used}, points wait {budget['flush_s']:.3g} s for a message"
+    yield Finding("link-budget", Place("", budget["short"]), detail)
+    if budget["keeps_one_of"] > 1:
+        detail = f"one message of {budget['keeps_one_of']} is kept"
+        yield Finding("telemetry-thinned", Place("", budget["short"]), detail)

@@ -28,14 +28,19 @@ LAST_SEQ = Metric(f"{_P}lane_last_seq", "The last seq the ledger gave out", labe
 APPENDED = Metric(f"{_P}lane_appended_seq", "The last seq in the leaf's stream", labels=("lane",))
 WATERMARK = Metric(f"{_P}lane_watermark_seq", "The hub holds all up to it", labels=("lane",))
 OUTSTANDING = Metric(f"{_P}lane_outstanding_bytes", "Appended, not confirmed", labels=("lane",))
+LINK_BYTES = Metric(f"{_P}link_bytes_total", "Carried by the link, both ways", COUNTER, ("kind",))
+BUDGET = Metric(f"{_P}link_budget_bytes", "What the link may carry", labels=("period",))
+BUDGET_USED = Metric(f"{_P}link_budget_used_bytes", "What it has carried", labels=("period",))
+FLUSH = Metric(f"{_P}flush_seconds", "How long points wait for a message at most")
+THINNED = Metric(f"{_P}points_thinned_total", "Not kept for want of budget", COUNTER)
 CLOCK_OFFSET = Metric(f"{_P}clock_offset_seconds", "The hub's time minus the wall clock")
 CLOCK_SYNCED = Metric(f"{_P}clock_synced", "1 while the time is known from the hub")
 CONDITIONS = Metric(f"{_P}conditions", "Conditions shown", labels=("code", "severity"))
 
 METRICS = (
     UPTIME, LINK_UP, LEAF_CONNECTED, LEAF_CONNECTS, LEDGER, LEDGER_MAX, EVICTED, POINTS, COMMITS,
-    FAILED, REFUSED, RECEIVED, GARBAGE, LAST_SEQ, APPENDED, WATERMARK, OUTSTANDING, CLOCK_OFFSET,
-    CLOCK_SYNCED, CONDITIONS,
+    FAILED, REFUSED, RECEIVED, GARBAGE, LAST_SEQ, APPENDED, WATERMARK, OUTSTANDING,
+    LINK_BYTES, BUDGET, BUDGET_USED, FLUSH, THINNED, CLOCK_OFFSET, CLOCK_SYNCED, CONDITIONS,
 )  # fmt: skip
 
 
@@ -63,6 +68,17 @@ def samples(status: dict[str, Any]) -> Iterator[Sample]:
         yield Sample(APPENDED, lane["appended"], (name,))
         yield Sample(WATERMARK, lane["watermark"], (name,))
         yield Sample(OUTSTANDING, lane["outstanding_bytes"], (name,))
+    yield from _of_budget(status["link"]["budget"])
     shown = Counter((each["code"], str(each["severity"])) for each in status["conditions"])
     for labels, count in shown.items():
         yield Sample(CONDITIONS, count, labels)
+
+
+def _of_budget(budget: dict[str, Any]) -> Iterator[Sample]:
+    for kind, size in budget["kinds"].items():
+        yield Sample(LINK_BYTES, size, (kind,))
+    for period in ("day", "month"):
+        yield Sample(BUDGET, budget[period]["bytes_max"], (period,))
+        yield Sample(BUDGET_USED, budget[period]["bytes"], (period,))
+    yield Sample(FLUSH, budget["flush_s"])
+    yield Sample(THINNED, budget["thinned_points"])

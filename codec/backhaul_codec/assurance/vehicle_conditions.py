@@ -47,6 +47,12 @@ KINDS = (
         after_s=10,
     ),
     Kind(
+        "telemetry-thinned",
+        _ERROR,
+        "the link's budget is short: telemetry is thinned, and programs are told which is not kept",
+        "raise [link] budget_mb_day or budget_mb_month in agent.toml, or see what takes it: backhaul-agent status",
+    ),
+    Kind(
         LEDGER_FILLING,
         _WARNING,
         "the ledger is nearly full",
@@ -70,6 +76,12 @@ KINDS = (
         _WARNING,
         "a program sends the agent more than it takes; others are served meanwhile",
         "mend it, or shut it out: backhaul-agent app rm and its name (_open: backhaul-agent app close)",
+    ),
+    Kind(
+        "link-budget",
+        _WARNING,
+        "the link carries more than its budget allows for: points are sent later, in fuller messages",
+        "see what takes it: backhaul-agent status; for housekeeping set link.mode: docs/link.md#a-budget",
     ),
     Kind(
         "artifacts-refused",
