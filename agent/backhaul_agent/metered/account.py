@@ -24,10 +24,10 @@ from backhaul_agent.metered.traffic_kinds import KINDS, Meter, kind_of
 
 if TYPE_CHECKING:
     from backhaul_agent.commit.participant import Draft
-    from backhaul_agent.link_config import LinkConfig
     from backhaul_agent.errors import RefusedError
     from backhaul_agent.leaf.link_state import LinkTraffic
     from backhaul_agent.ledger.rows import Outgoing
+    from backhaul_agent.link_config import LinkConfig
 
 LOOK_S_MAX = 10.0
 SAVE_S = 60.0  # a commit of its own where nothing else is written: flash wears

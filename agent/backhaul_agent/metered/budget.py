@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from backhaul_agent.metered.traffic_kinds import HOUSEKEEPING, KINDS
+from backhaul_agent.metered.traffic_kinds import HOUSEKEEPING, KINDS, TELEMETRY_KIND
 
 HOME, ROAMING = "home", "roaming"
 DAY, MONTH = "day", "month"
@@ -26,6 +26,9 @@ EASY_BELOW = 0.7  # and below it less will do; between the two everything stays
 THINS_LESS_BELOW = 0.45  # twice as much telemetry then stays below `SHORT_ABOVE`
 FLUSH_STEP_MAX, FLUSH_STEP_BACK = 2.0, 0.8
 KEEP_ONE_OF_MAX = 64
+THIN_PART_MIN = (
+    0.1  # of the day's bytes: where telemetry is less, to lose some of it would help nobody
+)
 KNOWN_PART = 0.2  # of the window: a pace measured over less says more about when we looked
 BACK_MAX = timedelta(days=1)  # a clock that goes back by less begins no period again
 
@@ -147,7 +150,11 @@ class LinkBudget:
             if self.flush_s < flush_s_max:
                 self.flush_s = min(flush_s_max, self.flush_s * min(FLUSH_STEP_MAX, strain))
                 self._changed_s = now_s
-            elif (waited or math.isinf(strain)) and self.keep_one_of < KEEP_ONE_OF_MAX:
+            elif (
+                (waited or math.isinf(strain))
+                and self.keep_one_of < KEEP_ONE_OF_MAX
+                and self._telemetry_part() >= THIN_PART_MIN
+            ):
                 spent = math.isinf(strain)
                 self.keep_one_of = KEEP_ONE_OF_MAX if spent else self.keep_one_of * 2
                 self._changed_s = now_s
@@ -224,6 +231,10 @@ class LinkBudget:
         if self.limited:
             self.flush_s = max(self._flush_s_min, flush_s)
             self.keep_one_of = min(max(1, keep_one_of), KEEP_ONE_OF_MAX)
+
+    def _telemetry_part(self) -> float:
+        usage = self.usage[self.profile][DAY]
+        return usage.bytes[TELEMETRY_KIND] / max(1, usage.total)
 
     def _begin(self, now: datetime) -> None:
         for of in self.usage.values():

@@ -10,7 +10,8 @@ from backhaul_codec.kinds import SYSTEM, SYSTEM_KINDS
 from backhaul_codec.subjects import shared_subject
 
 HOUSEKEEPING = "housekeeping"
-KINDS = ("telemetry", "state", "events", "system", HOUSEKEEPING)
+TELEMETRY_KIND = "telemetry"
+KINDS = (TELEMETRY_KIND, "state", "events", "system", HOUSEKEEPING)
 """``state``: state and configuration. ``events``: programs' events, and results of commands. ``system``:
 receipts, marks, digests, dictionaries. ``housekeeping``: all that no message of a lane accounts for:
 acknowledgements, heartbeats, resends, files, and everything that the hub sends."""
@@ -21,7 +22,7 @@ def kind_of(subject: str) -> str:
     prefix, *rest = shared_subject(subject).split(".")
     worth = class_of(subject)
     if worth == TELEMETRY:
-        return "telemetry"
+        return TELEMETRY_KIND
     if worth == ACCOUNT or (prefix == SYSTEM.prefix and rest and rest[0] in SYSTEM_KINDS):
         return "system"
     return "events" if worth == EVENT else "state"
