@@ -1,4 +1,4 @@
-"""[link] of agent.toml: the capacity of the uplink, when it is up, and what it may carry. Pure."""
+"""[link] of agent.toml: the capacity of the uplink, when it is up, and its budget. Pure."""
 
 from __future__ import annotations
 

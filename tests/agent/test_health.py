@@ -16,7 +16,13 @@ HEALTHY: dict[str, Any] = {
     "connected": True,
     "ledger": {"bytes": 10, "bytes_max": 1000, "disk_full": False, "set_aside": ""},
     "leaf": {"failed_streams": {}},
-    "link": {"up": True, "mode": "always", "phase": "idle", "shared": False},
+    "link": {
+        "up": True,
+        "mode": "always",
+        "phase": "idle",
+        "shared": False,
+        "budget": {"short": None},
+    },
     "clock": {"quality": "synced", "step_ns": None, "step_confirms_in_s": 0.0},
     "counters": {"refused": {"busy": 3}},
     "programs": {"refused": {}, "cut": {}},
@@ -47,6 +53,13 @@ class Looks:
         return [each.code for each in self.health.conditions.shown()]
 
 
+SHORT = {
+    "short": "day: telemetry",
+    "profile": "home",
+    "day": {"bytes": 9_000_000, "bytes_max": 10_000_000},
+    "flush_s": 60.0,
+    "keeps_one_of": 1,
+}
 WAITING = {"bulk": {"state": "running", "ready_seq": 9, "last_seq": 9, "watermark": 4}}
 
 
@@ -72,6 +85,20 @@ def test_each_condition_is_found_and_ends() -> None:
         assert looks.codes(status) == [code]
         assert looks.codes(HEALTHY) == []
     assert looks.codes(but(ledger={"bytes": 800})) == []
+
+
+def test_a_short_budget_is_told_and_that_telemetry_is_thinned_apart_from_it() -> None:
+    looks = Looks()
+    assert looks.codes(but(link={"budget": SHORT})) == ["link-budget"]
+    (shown,) = looks.health.conditions.shown()
+    assert shown.about == "day: telemetry"
+    assert shown.detail == "home, 9.0 of 10 MB used, points wait 60 s for a message"
+    thinned = but(
+        link={"budget": SHORT | {"keeps_one_of": 4}},
+        counters={"refused": {"busy": 3, "thinned": 9}},
+    )
+    assert looks.codes(thinned) == ["telemetry-thinned", "link-budget"], "programs are not to blame"
+    assert looks.codes(HEALTHY) == []
 
 
 def test_refusals_are_told_for_a_while_by_their_code() -> None:

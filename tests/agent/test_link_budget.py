@@ -16,7 +16,7 @@ from backhaul_agent.leaf.link_state import LinkTraffic, traffic_in
 from backhaul_agent.ledger.rows import LedgerChanges, Outgoing
 from backhaul_agent.link_config import LinkConfig, RoamingConfig
 from backhaul_agent.metered.account import META, Files, LinkAccount, read_text
-from backhaul_agent.metered.budget import HOME, KEEP_ONE_OF_MAX, ROAMING, Allowance, LinkBudget
+from backhaul_agent.metered.budget import HOME, KEEP_ONE_OF_MAX, ROAMING, LinkAllowance, LinkBudget
 from backhaul_agent.metered.roaming import Network, is_roaming, read_network
 from backhaul_agent.metered.thinning import Sieve
 from backhaul_agent.metered.traffic_kinds import Meter, kind_of
@@ -33,7 +33,7 @@ FLUSH_S = 0.9
 
 def budget(day: int = 0, month: int = 0, *, window_s: float = 10.0) -> LinkBudget:
     """Return the budget of a vehicle that is at home."""
-    allowance = Allowance(day, month, 60.0)
+    allowance = LinkAllowance(day, month, 60.0)
     return LinkBudget(FLUSH_S, {HOME: allowance, ROAMING: allowance}, window_s=window_s)
 
 

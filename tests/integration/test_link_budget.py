@@ -43,7 +43,7 @@ async def status_of(
 
 async def seconds_between_messages(rig: DeviceRig) -> float:
     """Return how long one message of telemetry comes after another."""
-    found = []
+    found: list[tuple[int, float]] = []
     for _ in range(3):
         seq = found[-1][0] if found else 0
         status = await status_of(rig, lambda status, _, seq=seq: bulk(status) > seq)  # type: ignore[misc]

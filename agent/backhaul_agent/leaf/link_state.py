@@ -1,4 +1,4 @@
-"""Whether the leaf server has its link to the hub, and what that has carried: asked of the leaf itself.
+"""Whether the leaf server has its link to the hub, and the bytes on that link: asked of the leaf itself.
 
 Every account may ask its own server for its statistics (`$SYS.REQ.ACCOUNT.PING.STATZ`); the answer
 counts the account's leaf connections, and on a vehicle the only one is the link to the hub. Nothing of
@@ -22,7 +22,7 @@ log = structlog.get_logger("uplink")
 
 
 class LinkTraffic(NamedTuple):
-    """What the link has carried since the leaf server started, by its count.
+    """The messages and bytes of the link since the leaf server started, by its count.
 
     ``server``: the id of the server's run: with another one all counts begin at 0. Bytes are those of
     headers and bodies, before the link's compression.
@@ -72,7 +72,7 @@ def link_in(answer: bytes) -> bool | None:
 
 
 def traffic_in(answer: bytes) -> LinkTraffic | None:
-    """Return what a server's statistics say that its link has carried; None where they do not say."""
+    """Return the traffic of a server's link by its statistics; None where they do not say."""
     try:
         data = _decode(answer).data
     except msgspec.DecodeError:

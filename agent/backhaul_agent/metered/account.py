@@ -1,4 +1,4 @@
-"""The shell around `budget.LinkBudget`: reads counters and files, sets flushes, writes what must be kept.
+"""The shell around `budget.LinkBudget`: reads counters and files, sets flushes, has the ledger remember the bytes.
 
 It takes part in commits: it sees there which kinds of messages are written, and lets the ledger
 remember the bytes of the month. It tells the hub of thinning before thinning begins.
@@ -17,7 +17,7 @@ import structlog
 from backhaul_agent.commit.participant import AT_ONCE_S, CommitParticipant
 from backhaul_agent.hub_time.hub_clock import HubClock, Quality
 from backhaul_agent.ledger.system_events import event, marked
-from backhaul_agent.metered.budget import HOME, ROAMING, Allowance, LinkBudget
+from backhaul_agent.metered.budget import HOME, ROAMING, LinkAllowance, LinkBudget
 from backhaul_agent.metered.roaming import FILE_BYTES_MAX, Network, is_roaming, read_network
 from backhaul_agent.metered.thinning import Sieve, ThinningAccount, thinned_event
 from backhaul_agent.metered.traffic_kinds import KINDS, Meter, kind_of
@@ -41,7 +41,7 @@ log = structlog.get_logger("budget")
 
 
 class Files(NamedTuple):
-    """What files say: the network in use, and bytes sent and received; or why they do not, "" if not asked."""
+    """The words of two files: the network in use, and bytes sent and received; an error, or "" if not asked."""
 
     network: Network | str
     counted: tuple[int, int] | str
@@ -87,7 +87,7 @@ class LinkAccount(CommitParticipant):
         self._wanted = 1
 
     def restore(self, meta: dict[str, str | int]) -> None:
-        """Go on with the bytes that the ledger remembers; what is none of ours there counts as nothing."""
+        """Go on with the bytes that the ledger remembers; anything else there counts as nothing."""
         if not self.budget.limited or META not in meta:
             return
         try:
@@ -101,7 +101,7 @@ class LinkAccount(CommitParticipant):
         self._apply()
 
     def on_traffic(self, traffic: LinkTraffic) -> None:
-        """Take in the leaf server's word on what its link has carried."""
+        """Take in the leaf server's count of its link's bytes."""
         if not self._link.budget_interface:
             sent = traffic.sent_bytes + MESSAGE_BYTES * traffic.sent_messages
             received = traffic.received_bytes + MESSAGE_BYTES * traffic.received_messages
@@ -168,7 +168,7 @@ class LinkAccount(CommitParticipant):
             draft.changes.meta[META] = msgspec.json.encode(kept).decode()
 
     def committed(self, draft: Draft) -> None:
-        """Count what was written; thinning takes effect now that the hub will hear of it."""
+        """Count the written messages; thinning takes effect now that the hub will hear of it."""
         for message in draft.changes.messages:
             size = len(message.subject) + len(message.body) + MESSAGE_BYTES
             self.budget.written(kind_of(message.subject), size)
@@ -231,7 +231,7 @@ class LinkAccount(CommitParticipant):
         return Files(network, counted)
 
     def take(self, files: Files) -> None:
-        """Take in what the files said; where one cannot be read, what was known last stays."""
+        """Take in the files' words; if one cannot be read, its last word stays."""
         if isinstance(files.network, Network):
             self._network, self._roaming_error = files.network, ""
         else:
@@ -243,15 +243,15 @@ class LinkAccount(CommitParticipant):
             self._count(f"interface {self._link.budget_interface}", *files.counted)
 
 
-def allowances(link: LinkConfig) -> dict[str, Allowance]:
-    """Return what each profile may carry; roaming without budgets of its own may what home may."""
-    home = Allowance(
+def allowances(link: LinkConfig) -> dict[str, LinkAllowance]:
+    """Return the limits of each profile; roaming without budgets of its own has those of home."""
+    home = LinkAllowance(
         round(link.budget_mb_day * MB), round(link.budget_mb_month * MB), link.budget_flush_s_max
     )
     roaming = link.roaming
     if not (roaming.budget_mb_day or roaming.budget_mb_month):
         return {HOME: home, ROAMING: home}
-    away = Allowance(
+    away = LinkAllowance(
         round(roaming.budget_mb_day * MB),
         round(roaming.budget_mb_month * MB),
         roaming.budget_flush_s_max or link.budget_flush_s_max,

@@ -1,4 +1,4 @@
-"""What the link may carry in a day and a month, and what follows where that is short: a pure core, no I/O.
+"""The link's budget of a day and a month, and the measures if it is short: a pure core, no I/O.
 
     as configured -> longer flushes -> telemetry thinned
 
@@ -34,8 +34,8 @@ BACK_MAX = timedelta(days=1)  # a clock that goes back by less begins no period 
 
 
 @dataclass(frozen=True, slots=True)
-class Allowance:
-    """What a profile may carry, in bytes; 0: without a limit. ``flush_s_max``: the longest flush."""
+class LinkAllowance:
+    """The limits of a profile, in bytes; 0: without a limit. ``flush_s_max``: the longest flush."""
 
     day_bytes: int = 0
     month_bytes: int = 0
@@ -81,7 +81,7 @@ class LinkBudget:
     """
 
     def __init__(
-        self, flush_s: float, allowances: dict[str, Allowance], *, window_s: float = 900.0
+        self, flush_s: float, allowances: dict[str, LinkAllowance], *, window_s: float = 900.0
     ) -> None:
         self.flush_s = self._flush_s_min = flush_s
         self.keep_one_of = 1
@@ -168,11 +168,11 @@ class LinkBudget:
         self.flush_s = min(self.flush_s, flush_s_max)
 
     def pace_bytes_s(self) -> float | None:
-        """Return what the link has carried a second lately; None where too little was seen."""
+        """Return the bytes that the link has carried a second lately; None: too little was seen."""
         return self._mean / self._weight if self._weight >= KNOWN_PART else None
 
     def status(self) -> dict[str, Any]:
-        """Return what an operator sees of it: bytes used by period and kind, and what is done."""
+        """Return an operator's view of it: bytes used by period and kind, and the measures in force."""
         allowance = self._allowances[self.profile]
         pace = self.pace_bytes_s()
         shortage = self.shortage
@@ -195,7 +195,7 @@ class LinkBudget:
         }
 
     def kept(self) -> dict[str, Any]:
-        """Return what a restart must not forget, as JSON's values; see `restore`."""
+        """Return the facts that a restart must not forget, as JSON's values; see `restore`."""
         return {
             "profile": self.profile,
             "flush_s": self.flush_s,
@@ -258,7 +258,7 @@ class LinkBudget:
         self._weight = self._weight * stays + (1 - stays)
 
     def _short(self, now: datetime | None) -> tuple[Shortage | None, float | None]:
-        """Return why the budget is short, and the pace by what is left of it; None: nobody can tell."""
+        """Return why the budget is short, and the pace by the rest of it; None: nobody can tell."""
         pace, allowance = self.pace_bytes_s(), self._allowances[self.profile]
         worst: tuple[float, str] | None = None
         for period in PERIODS:

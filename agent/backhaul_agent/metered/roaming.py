@@ -26,7 +26,7 @@ class Network:
 
 
 def read_network(text: str) -> Network:
-    """Return what a file says of the network. Raises: ValueError: neither interface nor country."""
+    """Return the network that a file names. Raises: ValueError: neither interface nor country."""
     if text.lstrip().startswith("{"):
         try:
             said = {

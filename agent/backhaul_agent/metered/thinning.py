@@ -68,7 +68,7 @@ class Sieve:
         return dict(nodes)
 
     def untold(self, nodes: dict[str, int]) -> None:
-        """Take back what `told` has returned: nobody was told after all."""
+        """Take back the answer of `told`: nobody was told after all."""
         self._nodes.update(nodes)
 
 
@@ -89,5 +89,5 @@ class ThinningAccount:
 
 
 def thinned_event(wanted: int, nodes: dict[str, int], reason: str) -> dict[str, Any]:
-    """Return the body of `e.thinned`: how much is kept from now on, and what was not since the last one."""
+    """Return the body of `e.thinned`: how much is kept from now on, and the points thinned since the last one."""
     return {"keep_one_of": wanted, "reason": reason, "points": sum(nodes.values()), "nodes": nodes}

@@ -1,4 +1,4 @@
-"""What the bytes of a link are: by the subjects of the messages, and by differences of a counter. Pure."""
+"""The kinds of a link's bytes: by the subjects of the messages, and by differences of a counter. Pure."""
 
 from __future__ import annotations
 
