@@ -41,6 +41,9 @@ class LinkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     change through its account SYS (``system_nkey``, a file), or by SIGHUP
     (``pid_file``).
 
+    ``redial_after_s``: how long the link is down before `leaf-check` looks whether the leaf server
+    dials at all; 0: it never looks.
+
     ``budget_mb_day``, ``budget_mb_month``: what the link may carry in a day and a month of UTC, in
     both directions; 0: no limit. Where it is short, points are framed up to ``budget_flush_s_max`` after
     they came, then telemetry is thinned; the pace is measured over ``budget_window_s``. Bytes are
@@ -58,6 +61,7 @@ class LinkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     file: Annotated[str, Meta(min_length=1)] = "link/link.conf"
     system_nkey: str = ""
     pid_file: str = ""
+    redial_after_s: Annotated[float, Meta(ge=0, le=86_400)] = 300.0
     budget_mb_day: Annotated[float, Meta(ge=0, le=1e9)] = 0.0
     budget_mb_month: Annotated[float, Meta(ge=0, le=1e9)] = 0.0
     budget_flush_s_max: Annotated[float, Meta(ge=0.01, le=3600)] = 60.0

@@ -39,9 +39,11 @@ from backhaul_agent.hub_time.hub_clock import HubClock
 from backhaul_agent.ingest.listener import Listener
 from backhaul_agent.ingest.parse import Intake
 from backhaul_agent.ingest.replay_service import ReplayService
+from backhaul_agent.leaf import redial_service
 from backhaul_agent.leaf.connection import LeafConnection, requester
 from backhaul_agent.leaf.jetstream import JetStream
 from backhaul_agent.leaf.link_state import UplinkState
+from backhaul_agent.leaf.redial import Redial
 from backhaul_agent.leaf.store_health import LeafStore
 from backhaul_agent.leaf.streams import link_window
 from backhaul_agent.ledger.disk_reserve import Reserve
@@ -143,6 +145,7 @@ class Parts:
         )
         self._downlink.register("c", self._commands.on_message)
         self._uplink = UplinkState()
+        self._redial = Redial(config.link.redial_after_s)
         self._standstill = Standstill(config.link.stalled_after_s)
         self._uplink.on_up += [marks.link_up, self._writer.wake]
         self._uplink.on_look.append(self._on_link)
@@ -205,6 +208,7 @@ class Parts:
             ("link", self._flow.status),
             ("link", self._account.status),
             ("leaf", self._leaf_store.status),
+            ("leaf", lambda: self._redial.status(clock.monotonic_s())),
             ("ledger", ledger.status),
             ("ledger", self._writer.status),
             ("ledger", self._comparison.status),
@@ -288,6 +292,7 @@ class Parts:
             for work in works:
                 group.create_task(work)
             await serve(client, self._config.device.id, self.status)
+            await redial_service.serve(client, self._redial, self._clock.monotonic_s)
             if self._listening:
                 await self._listener.listen(client)
                 await self._replay.run(client)
@@ -320,7 +325,9 @@ class Parts:
         self._visits.on_commit()
 
     def _on_link(self, up: bool | None) -> None:
-        self._writer.gate.epochs.note_link(up, self._clock.monotonic_s())
+        now_s = self._clock.monotonic_s()
+        self._writer.gate.epochs.note_link(up, now_s)
+        self._redial.note(up, wanted=self._visits.metered.wants_link, now_s=now_s)
         self._writer.wake()
 
     def _tell_what_stands_still(self, up: bool | None) -> None:

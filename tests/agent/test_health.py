@@ -15,7 +15,7 @@ DOCS = Path(__file__).parents[2] / "docs" / "health.md"
 HEALTHY: dict[str, Any] = {
     "connected": True,
     "ledger": {"bytes": 10, "bytes_max": 1000, "disk_full": False, "set_aside": ""},
-    "leaf": {"failed_streams": {}},
+    "leaf": {"failed_streams": {}, "redial": {"not_dialing": ""}},
     "link": {
         "up": True,
         "mode": "always",
@@ -77,6 +77,7 @@ def test_each_condition_is_found_and_ends() -> None:
         "ledger-damaged": but(ledger={"set_aside": "/var/lib/ledger.db.damaged"}),
         "leaf-store": but(leaf={"failed_streams": {"OUT_bulk": "no space left"}}),
         "link-down": but(link={"up": False}),
+        "leaf-not-dialing": but(link={"up": False}, leaf={"redial": {"not_dialing": "it answers"}}),
         "clock-unset": but(clock={"quality": "unset"}),
         "hub-clock-step": but(clock={"step_ns": 86_400 * 10**9, "step_confirms_in_s": 77.0}),
         "ledger-behind": but(lanes={"bulk": HEALTHY["lanes"]["bulk"] | {"state": "ledger_behind"}}),

@@ -9,7 +9,12 @@ from typing import Any
 from backhaul_agent.config import HealthConfig
 from backhaul_agent.errors import Code
 from backhaul_codec.assurance.conditions import Conditions, Finding, Growth, Place
-from backhaul_codec.assurance.vehicle_conditions import HUB_CLOCK_STEP, KINDS, LINK_DOWN
+from backhaul_codec.assurance.vehicle_conditions import (
+    HUB_CLOCK_STEP,
+    KINDS,
+    LINK_DOWN,
+    NOT_DIALING,
+)
 
 FLOOD_MIN = 1000  # messages refused of one program, for want of room, that make a flood of it
 
@@ -48,6 +53,8 @@ class AgentHealth:
             yield Finding("ledger-damaged", detail=ledger["set_aside"])
         for stream, said in status["leaf"]["failed_streams"].items():
             yield Finding("leaf-store", Place("", stream), said)
+        if said := status["leaf"]["redial"]["not_dialing"]:
+            yield Finding(NOT_DIALING, detail=said)
         if not status["connected"]:
             yield Finding("leaf-away")
         if link["up"] is False and (

@@ -9,6 +9,7 @@ from backhaul_codec.assurance.conditions import Kind, Severity
 
 _ERROR, _WARNING = Severity.ERROR, Severity.WARNING
 LINK_DOWN = "link-down"
+NOT_DIALING = "leaf-not-dialing"
 HUB_CLOCK_STEP = "hub-clock-step"
 DISK_FULL = "disk-full"
 LEDGER_FILLING = "ledger-filling"
@@ -45,6 +46,12 @@ KINDS = (
         "no connection to the leaf server",
         "start it; the ledger keeps all readings of programs that reach the agent meanwhile",
         after_s=10,
+    ),
+    Kind(
+        NOT_DIALING,
+        _WARNING,
+        "the leaf server had stopped to dial the hub, whose port answered",
+        "backhaul-leaf-check.timer restarts it; without systemd restart it by hand: docs/link.md#a-server-that-does-not-dial",
     ),
     Kind(
         "telemetry-thinned",
@@ -129,6 +136,6 @@ KINDS = (
         "the leaf server has no link to the hub, and should have",
         "nothing where there is no network; else see the leaf server's log",
         after_s=60,
-        depends_on=("leaf-away",),
+        depends_on=("leaf-away", NOT_DIALING),
     ),
 )
