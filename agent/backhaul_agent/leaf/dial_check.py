@@ -71,7 +71,7 @@ def _end_of(log: Path) -> tuple[int, int] | None:
 
 
 def _since(log: Path, before: tuple[int, int]) -> str | None:
-    """Return what the log has got since; of a new file all. None: it cannot be read."""
+    """Return the new text of the log; of a new file all. None: it cannot be read."""
     number, size = before
     try:
         with log.open("rb") as file:

@@ -1,4 +1,4 @@
-"""Takes in what `backhaul-agent leaf-check` finds about a leaf server that does not dial, and answers it."""
+"""Takes in the finding of `backhaul-agent leaf-check` that the leaf server does not dial, and answers it."""
 
 from __future__ import annotations
 
