@@ -13,10 +13,11 @@ from click.testing import CliRunner, Result
 from backhaul_agent.cli.main import cli
 from backhaul_agent.cli.options import login_of
 from backhaul_agent.client import connect
-from backhaul_agent.config import Config, DeviceConfig, LinkConfig, NatsConfig
+from backhaul_agent.config import Config, DeviceConfig, NatsConfig
 from backhaul_agent.errors import AgentError, LinkSwitchError, LoginError, NoAgentError
 from backhaul_agent.leaf.connection import LeafConnection
 from backhaul_agent.leaf.login import login_options
+from backhaul_agent.link_config import LinkConfig
 from backhaul_agent.metered.link_switch import LinkSwitch
 from tests.support.nats_server import NatsServer
 from tests.support.waiting import until

@@ -33,9 +33,12 @@ class Vehicle:
     def __init__(self) -> None:
         self.clock = FakeClock(0)
         self.shown: list[Condition] = []
+        self.budget = {period: {"bytes": 0, "bytes_max": 0} for period in ("day", "month")}
         self.ledger: dict[str, Any] = {"bytes": 0, "bytes_max": 1000, "path": "/x/ledger.db"}
         self.report = SelfReport(
-            self.clock, MACHINE, lambda: {"ledger": self.ledger}, lambda: self.shown,
+            *(self.clock, MACHINE),
+            lambda: {"ledger": self.ledger, "link": {"budget": self.budget}},
+            lambda: self.shown,
             lambda place: 37 if place == Path("/x") else None,
         )  # fmt: skip
 
@@ -52,6 +55,15 @@ def test_a_report_says_machine_version_fill_and_conditions() -> None:
     assert said.version.split(".")[0].isdigit()
     assert (said.ledger_pct, said.disk_pct) == (81, 37)
     assert said.conditions == (("disk-full", ""), ("publishers-refused", "bad_json"))
+
+
+def test_a_report_says_how_much_of_the_links_budget_is_used() -> None:
+    it = Vehicle()
+    assert it.said().budget_pct is None
+    it.budget["month"] = {"bytes": 310, "bytes_max": 1000}
+    assert it.said().budget_pct == 31
+    it.budget["day"] = {"bytes": 90, "bytes_max": 100}
+    assert it.said().budget_pct == 90
 
 
 def test_a_report_is_short() -> None:

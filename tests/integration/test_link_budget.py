@@ -89,6 +89,8 @@ async def test_a_budget_that_is_too_small_lengthens_flushes_thins_and_is_told(wo
         assert await seconds_between_messages(rig) > 2.0
         found = await until_shown(world, "telemetry-thinned", about="day")
         assert found["device"] == "VID-001"
+        (device,) = (await world.report())["devices"]
+        assert device["agent"]["budget_pct"] is not None
     finally:
         done.set()
         await publishing

@@ -14,7 +14,12 @@ from typing import Any
 
 from backhaul_agent.presence.machine import Machine
 from backhaul_codec.assurance.conditions import Condition
-from backhaul_codec.protocol.vehicle_report import CONDITIONS_MAX, VehicleReport, printable
+from backhaul_codec.protocol.vehicle_report import (
+    CONDITIONS_MAX,
+    PERCENT_MAX,
+    VehicleReport,
+    printable,
+)
 from backhaul_runtime.clock import Clock
 
 CHANGES_S_MIN = 30.0
@@ -60,7 +65,8 @@ class SelfReport:
 
     def make(self) -> VehicleReport:
         """Return the report now; it is going out."""
-        ledger = self._status()["ledger"]
+        status = self._status()
+        ledger = status["ledger"]
         self._said = self._codes()
         return VehicleReport(
             self.machine.machine,
@@ -69,6 +75,7 @@ class SelfReport:
             self._version,
             ledger_pct=100 * ledger["bytes"] // max(1, ledger["bytes_max"]),
             disk_pct=self._disk_pct(Path(ledger["path"]).parent),
+            budget_pct=_budget_pct(status["link"]["budget"]),
             conditions=self._said,
         )
 
@@ -85,3 +92,13 @@ class SelfReport:
     def _codes(self) -> Codes:
         found = ((each.code, printable(each.about)) for each in self._shown()[:CONDITIONS_MAX])
         return tuple(found)
+
+
+def _budget_pct(budget: dict[str, Any]) -> int | None:
+    """Return the used part of the day's or the month's budget, the larger one; None: there is none."""
+    parts = [
+        100 * budget[period]["bytes"] // budget[period]["bytes_max"]
+        for period in ("day", "month")
+        if budget[period]["bytes_max"]
+    ]
+    return min(max(parts), PERCENT_MAX) if parts else None

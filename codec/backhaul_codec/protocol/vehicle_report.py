@@ -17,11 +17,12 @@ from backhaul_codec.strict.json import Reader
 CONDITIONS_MAX = 16
 ABOUT_CHARACTERS_MAX = 64
 REPORT_BYTES_MAX = 4096
+PERCENT_MAX = 1_000_000
 
 # \Z: $ lets a newline pass.
 # \Z and not $, which lets a newline pass at the end.
 _Hex = Annotated[str, Meta(pattern=r"^[0-9a-f]{0,32}\Z")]
-_Percent = Annotated[int, Meta(ge=0, le=1_000_000)]
+_Percent = Annotated[int, Meta(ge=0, le=PERCENT_MAX)]
 _Code = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9-]{0,39}\Z")]
 _About = Annotated[str, Meta(pattern=rf"^[ -~]{{0,{ABOUT_CHARACTERS_MAX}}}\Z")]
 _Version = Annotated[str, Meta(pattern=r"^[0-9A-Za-z.+_-]{0,40}\Z")]
@@ -33,7 +34,8 @@ class VehicleReport(msgspec.Struct, frozen=True, omit_defaults=True):
     ``machine``: stays for as long as the agent runs on the same machine; a hash of what the machine is
     known by, never that itself. ``boot``: changes with each start of the machine. ``run``: changes with
     each start of the agent; drawn at random. ``ledger_pct``: what the ledger holds of what it may;
-    ``disk_pct``: what is taken of its disk; None where nobody can tell. ``conditions``: codes of what is
+    ``disk_pct``: what is taken of its disk; None where nobody can tell. ``budget_pct``: the part of the
+    link's budget that is used, of the day or the month, the larger; None where there is none. ``conditions``: codes of what is
     shown on the vehicle, each with what it is about; the worst first.
     """
 
@@ -43,6 +45,7 @@ class VehicleReport(msgspec.Struct, frozen=True, omit_defaults=True):
     version: _Version = msgspec.field(name="v")
     ledger_pct: _Percent | None = msgspec.field(name="l", default=None)
     disk_pct: _Percent | None = msgspec.field(name="d", default=None)
+    budget_pct: _Percent | None = msgspec.field(name="u", default=None)
     conditions: Annotated[tuple[tuple[_Code, _About], ...], Meta(max_length=CONDITIONS_MAX)] = (
         msgspec.field(name="c", default=())
     )

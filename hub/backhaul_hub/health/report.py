@@ -106,6 +106,7 @@ class Report:
             "version": told.report.version if told else None,
             "ledger_pct": told.report.ledger_pct if told else None,
             "disk_pct": told.report.disk_pct if told else None,
+            "budget_pct": told.report.budget_pct if told else None,
             "conditions": told.report.conditions if told else [],
             "machines": [asdict_of(each) for each in self._vehicles.identities.of(device).seen],
         }

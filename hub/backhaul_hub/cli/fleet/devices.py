@@ -116,7 +116,18 @@ def table(report: dict[str, Any], now_ns: int) -> list[str]:
 def agents(report: dict[str, Any], now_ns: int) -> list[str]:
     """Return a line for the agent of each device, below their headings."""
     rows: list[tuple[str, ...]] = [
-        ("DEVICE", "AGENT", "VERSION", "MACHINE", "LEDGER", "DISK", "CLOCK", "SAYS", "TOLD")
+        (
+            "DEVICE",
+            "AGENT",
+            "VERSION",
+            "MACHINE",
+            "LEDGER",
+            "DISK",
+            "BUDGET",
+            "CLOCK",
+            "SAYS",
+            "TOLD",
+        )
     ]
     for device in report["devices"]:
         agent, clock = device["agent"], device["clock"]
@@ -129,13 +140,13 @@ def agents(report: dict[str, Any], now_ns: int) -> list[str]:
                 state + since,
                 agent["version"] or "-",
                 agent["machines"][-1]["machine"] if agent["machines"] else "-",
-                *(_percent(agent[name]) for name in ("ledger_pct", "disk_pct")),
+                *(_percent(agent[name]) for name in ("ledger_pct", "disk_pct", "budget_pct")),
                 clock["quality"] if clock else "-",
                 ", ".join(says) or "-",
                 f"{_ago(now_ns - agent['told_ns'])} ago" if agent["told_ns"] else "never",
             )
         )
-    return columns(rows, right=(4, 5))
+    return columns(rows, right=(4, 5, 6))
 
 
 def _percent(figure: int | None) -> str:
