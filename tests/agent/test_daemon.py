@@ -72,6 +72,7 @@ async def test_each_part_reports_in_its_section_of_the_status(
     ]
     assert {name: set(status[name]) for name in ("link", "ledger", "heads", "counters")} == {
         "link": {
+            "budget",
             *("mode", "up", "phase", "visits", "next_visit_s", "last_failure", "shared"),
             *("switched", "rate_kbit_s", "windows", "window_updates"),
         },

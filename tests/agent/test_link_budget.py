@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from backhaul_agent.cli.status import budget_lines
 from backhaul_agent.commit.contents import Points
 from backhaul_agent.commit.participant import Draft
 from backhaul_agent.config import parse
@@ -327,6 +328,7 @@ def test_thinning_begins_once_the_hub_will_hear_of_it() -> None:
         of.sieve.require("app.imu.accel", points())
     assert commit(of, clock).messages == []
     clock.advance(900)
+    commit(of, clock, fails=True)
     assert said(commit(of, clock).messages[0])["nodes"] == {"imu": 1}
 
 
@@ -347,6 +349,19 @@ def test_the_ledger_remembers_the_bytes_of_the_month() -> None:
         third, _ = account(clock, link)
         third.restore({META: nonsense})
         assert third.status()["budget"]["month"]["bytes"] == 0
+
+
+def test_the_command_line_shows_the_budget_where_there_is_one() -> None:
+    clock = FakeClock(NOON_NS)
+    of, _ = account(clock, LinkConfig())
+    assert budget_lines(of.status()["budget"]) == []
+    of, _ = account(clock, LinkConfig(budget_mb_day=10))
+    spend(of, clock, 11)
+    assert budget_lines(of.status()["budget"]) == [
+        "          this day, home: 0.1 of 10 MB: telemetry 0.1",
+        "          this month, home: 0.1 MB: telemetry 0.1",
+        "          points wait 0.9 s for a message",
+    ]
 
 
 def test_without_a_budget_nothing_is_written() -> None:

@@ -65,7 +65,7 @@ def _lines(status: dict[str, Any], why_no_link: str) -> list[str]:
         f"          {ledger['staged_points']} points staged, {ledger['quarantined_rows']} quarantined",
         f"kept      {counters['points_kept']} points since the start",
     ]
-    lines += link_lines(status["link"])
+    lines += [*link_lines(status["link"]), *budget_lines(status["link"]["budget"])]
     if why_no_link:
         lines.append(f"          {why_no_link}")
     lines.append(clock_line(status["clock"]))
@@ -106,7 +106,7 @@ def link_lines(link: dict[str, Any]) -> list[str]:
     lines = [f"link      {link['mode']}: {state}", f"          {rate}; windows {windows} messages"]
     if link["last_failure"]:
         lines.append(f"          {link['last_failure']}")
-    return lines + budget_lines(link["budget"])
+    return lines
 
 
 def budget_lines(budget: dict[str, Any]) -> list[str]:
