@@ -37,6 +37,7 @@ class LinkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     "on-demand": only then. ``urgent``: the least class that is. The link is left once nothing has
     come for ``linger_s``, and given up for a while where it is not there after ``connect_s_max``.
     ``stalled_after_s``: for how long the hub may confirm nothing of a lane before it is told so.
+    ``push``: whether lanes that only trickle are pushed instead of sourced, where the link is always up.
     ``file``: what leaf.conf includes to know whether there is a link; the leaf server is told of a
     change through its account SYS (``system_nkey``, a file), or by SIGHUP
     (``pid_file``).
@@ -58,6 +59,7 @@ class LinkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     linger_s: Annotated[float, Meta(ge=0, le=3600)] = 2.0
     connect_s_max: Annotated[float, Meta(ge=1, le=3600)] = 60.0
     stalled_after_s: Annotated[float, Meta(ge=1, le=3600)] = 30.0
+    push: bool = False
     file: Annotated[str, Meta(min_length=1)] = "link/link.conf"
     system_nkey: str = ""
     pid_file: str = ""

@@ -53,6 +53,7 @@ from backhaul_agent.ledger.system_events import event
 from backhaul_agent.metered.account import LinkAccount
 from backhaul_agent.metered.controller import Visits
 from backhaul_agent.presence.machine import identify
+from backhaul_agent.push.pusher import Pusher
 from backhaul_agent.status.health_watch import HealthWatch
 from backhaul_agent.status.metrics import METRICS, samples
 from backhaul_agent.status.service import serve
@@ -197,7 +198,13 @@ class Parts:
             self._health.report,
             self._comparison,
         )
-        self._timekeeper.exchange.on_yield = self._visits.stay_away
+        exchange = self._timekeeper.exchange
+        exchange.on_yield = self._visits.stay_away
+        self._pusher = Pusher(
+            config, ledger, self._lanes, self._uplink, clock, exchange.push_word_changed
+        )
+        exchange.push_word, exchange.on_push = self._pusher.word, self._pusher.heard
+        self._flow.unread = self._pusher.policy.asleep
         self._timekeeper.on_step_over.append(self._link_news.compare_again)
         self._listening = True
         self._reports: list[Report] = [
@@ -207,6 +214,7 @@ class Parts:
             ("link", self._visits.status),
             ("link", self._flow.status),
             ("link", self._account.status),
+            ("link", self._pusher.status),
             ("leaf", self._leaf_store.status),
             ("leaf", lambda: self._redial.status(clock.monotonic_s())),
             ("ledger", ledger.status),
@@ -284,6 +292,7 @@ class Parts:
             self._link_news.run(),
             self._history.run(client),
             self._flow.run(jetstream),
+            self._pusher.run(jetstream),
             self._visits.run(jetstream),
             self._artifact_service.run(client),
             self._artifacts.run(client),

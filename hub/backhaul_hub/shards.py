@@ -16,6 +16,8 @@ JOINED = "migrateapi.INFO"
 """What tells in account UP that the other hub's is joined to it (migrate/bridge.py)."""
 DELIVERIES = "updeliver"
 """What begins every subject on which account HUB hears something of account UP."""
+PUSH = "PUSH"
+"""The stream of account UP that captures messages which vehicles push, in memory; the shards source it."""
 _OWN_API = "$JS.API"
 _SHARD = re.compile(r"UP_\d{2}")
 
@@ -30,6 +32,10 @@ def is_shard(name: str) -> bool:
     return _SHARD.fullmatch(name) is not None
 
 
+def _is_in_up(name: str) -> bool:
+    return name == PUSH or is_shard(name)
+
+
 def shard_of(device: str, shards: int) -> int:
     """Return the shard of a device: stable over restarts and languages (CRC-32)."""
     return zlib.crc32(device.encode()) % shards
@@ -37,7 +43,7 @@ def shard_of(device: str, shards: int) -> int:
 
 def api_subject(verb: str) -> str:
     """Return where account HUB asks for an action of JetStream's API: by the stream it names."""
-    return f"{API if any(map(is_shard, verb.split('.'))) else _OWN_API}.{verb}"
+    return f"{API if any(map(_is_in_up, verb.split('.'))) else _OWN_API}.{verb}"
 
 
 def inbox_subject(stream: str, inbox: str) -> str:

@@ -11,7 +11,7 @@ that stand still (`uplink/stall_report.py`). ``"hashes"`` asks for the hashes of
 (`uplink/comparison.py`); beside ``"epochs"`` the answer has in ``"chain"`` the hash at each watermark. And
 ``"vehicle"`` is what this vehicle says of itself (`presence/self_report.py`): with the first question after the link
 came up, or a condition changed, with that of each interval, and again until one of them is answered.
-``"yield_s"`` in an answer: another machine with this identity is online; for so long it is that one's turn.
+``"push"`` names the lanes that this vehicle pushes (`push/policy.py`), in an answer those that it may. ``"yield_s"`` in an answer: another machine with this identity is online; for so long it is that one's turn.
 """
 
 from __future__ import annotations
@@ -74,6 +74,7 @@ class TimeAnswer(msgspec.Struct, frozen=True):
     chain: dict[int, dict[str, tuple[Hash, int]]] = {}
     hashes: LaneHashes | None = None
     yield_s: Annotated[float, Meta(ge=0, le=YIELD_S_MAX)] = 0.0
+    push: list[str] | None = None
 
 
 _read = Reader(TimeAnswer).read
@@ -112,6 +113,12 @@ class Exchange:
         self._still_since = 0  # no question before this has said it
         self._report = report
         self._unreported_since: int | None = None  # likewise; None: all is said
+        self.push_word: Callable[[], dict[str, Any] | None] = lambda: None
+        """Returns the word on pushed lanes (`push/pusher.py`), None where there is none."""
+        self.on_push: Callable[[list[Lane]], None] = lambda _: None
+        """Called with the hub's answer to the newest word."""
+        self._push_since = 0  # no question before this has the newest word
+        self._unpushed = False
         self._idle = False
         self._bursts = Bursts(clock)
 
@@ -136,6 +143,11 @@ class Exchange:
         untold = self._still["lanes"] if self._still.get("epoch") == epoch else {}
         if (still := {"epoch": epoch, "lanes": {**untold, **lanes}}) != self._still:
             self._still, self._still_since = still, self._clock.steady_ns()
+        self._news.set()
+
+    def push_word_changed(self) -> None:
+        """Have the hub told of pushed lanes, by the next question that is answered."""
+        self._push_since, self._unpushed = self._clock.steady_ns(), True
         self._news.set()
 
     async def run(self, client: Client) -> None:
@@ -164,6 +176,8 @@ class Exchange:
             t1 = self._clock.steady_ns()
             self._asked.append(t1)
             question: dict[str, Any] = {"t1": t1} | self._still
+            if (push := self.push_word()) is not None:
+                question["push"] = push
             if self._report is not None and self._unreported_since is not None:
                 question["vehicle"] = self._report()
             if epochs := self._epochs():
@@ -176,7 +190,7 @@ class Exchange:
                 pauses = iter(PAUSES_S)
 
     def _is_due(self) -> bool:
-        unsaid = self._still or self._unreported_since is not None
+        unsaid = self._still or self._unpushed or self._unreported_since is not None
         # A step of the hub's clock is looked at again and again, until it is confirmed or over.
         unsure = self._clock.steps.step is not None
         return self._wanted > 0 or bool(unsaid or unsure or self._epochs() or self._hashes())
@@ -216,6 +230,9 @@ class Exchange:
             self._still = {}
         if self._unreported_since is not None and answer.t1 >= self._unreported_since:
             self._unreported_since = None
+        if answer.t1 >= self._push_since:
+            self._unpushed = False
+            self.on_push(answer.push or [])  # an older hub takes no pushes, and does not say so
         self._on_answer()
         if answer.yield_s:
             self.on_yield(answer.yield_s)

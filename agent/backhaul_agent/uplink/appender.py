@@ -250,6 +250,16 @@ class Appender:
         self.again = self._turns_due = messages
 
     @property
+    def confirmed_position(self) -> int | None:
+        """Return the stream's sequence of the last confirmed message; None where a later step makes that unsure."""
+        if self.state is not AppenderState.RUNNING or self._sent or self.again:
+            return None
+        if self.confirmed >= self._position:
+            return self.stream_seq
+        last = self.steps.steps[-1].from_seq if self.steps.steps else 0
+        return self.confirmed + self.offset if last <= self.confirmed else None
+
+    @property
     def stalled_by_hub(self) -> bool:
         """Whether the stream holds as much as it may until the hub confirms some of it."""
         return self.outstanding_bytes >= self._limits.outstanding_bytes

@@ -29,10 +29,17 @@ class Appends:
     """Publishes the messages of one lane, each with the last sequence that the stream must have.
 
     ``on_answer`` is told of each, in the order of the answers: generation of the window, the sequence
-    that was meant, whether it is stored there, and what else is wrong than that sequence, or nothing.
+    that was meant, whether it is stored there, and what else is wrong than that sequence, or nothing. ``push_prefix``:
+    of the subjects on which the device pushes.
     """
 
-    def __init__(self, client: Client, on_answer: Callable[[int, int, bool, str], None]) -> None:
+    def __init__(
+        self,
+        client: Client,
+        on_answer: Callable[[int, int, bool, str], None],
+        push_prefix: str = "",
+    ) -> None:
+        self._push_prefix = push_prefix
         self._client = client
         self._on_answer = on_answer
         self._inbox = client.new_inbox()
@@ -56,6 +63,10 @@ class Appends:
             reply=f"{self._inbox}.{generation}.{expected + 1}",
             headers={"Nats-Expected-Last-Sequence": str(expected), **headers},
         )
+
+    async def push(self, row: LedgerRow) -> None:
+        """Publish a message to the hub, beside the stream; nobody answers."""
+        await self._client.publish(self._push_prefix + row.subject, row.body)
 
     async def _on_message(self, message: Msg) -> None:
         _, generation, stream_seq = message.subject.rsplit(".", 2)

@@ -33,6 +33,8 @@ class Flow:
         self.updates = 0
         self.on_rate: list[Callable[[float], None]] = []  # told of each measurement, bytes/s
         self.on_ahead: dict[str, Callable[[int], None]] = {}  # by lane: see `_look_ahead`
+        self.unread: Callable[[str], bool] = lambda _: False
+        """Says of a lane whether nobody reads its durable, which then says nothing about the link."""
         self._ahead: dict[str, int] = {}
         self._durable = config.device.token
         self._clock = clock
@@ -44,6 +46,8 @@ class Flow:
         """
         while True:
             for lane in self.window.lanes():
+                if self.unread(lane):
+                    continue
                 try:
                     await self._look(jetstream, lane)
                 except (JetStreamError, NatsError, TimeoutError) as error:

@@ -22,9 +22,10 @@ from backhaul_agent.uplink.lane_rows import LaneRows, size_of
 from backhaul_agent.uplink.out_stream import EPOCH_HEADER, NEXT_HEADER, OutStream
 from backhaul_agent.uplink.resend import Resends
 from backhaul_agent.uplink.resend_requests import Holes
+from backhaul_codec.protocol.push import push_subject
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from nats.aio.client import Client
 
@@ -91,6 +92,8 @@ class Lane:
         self._run: list[LedgerRow] = []  # what is being appended again
         self._ahead = 0  # the sequence that a durable gone astray stands at
         self._moved = asyncio.Event()  # an answer came, or the tail was read
+        self.pushes: Callable[[str, int], bool] = lambda *_: False
+        """Says of a lane and a seq whether that message is pushed as well (`push/policy.py`)."""
         self._finished: set[int] = set()  # former epochs that this connection has seen the end of
 
     @property
@@ -107,6 +110,15 @@ class Lane:
         """Return the lane's part of the status: seqs of the ledger, and the state of appending."""
         own = {"foreign_messages": self.foreign_messages, "last_error": self.last_error}
         return self._entered.status() | own
+
+    @property
+    def runs(self) -> bool:
+        """Whether the current epoch is being appended."""
+        return self._entered.runs
+
+    def confirmed_position(self) -> int | None:
+        """Return the sequence in OUT of the last message that the hub has confirmed; None where that is not sure."""
+        return self.appender.confirmed_position if self._entered.runs else None
 
     def owed(self) -> tuple[int, int]:
         """Return the last seq of this epoch that is in OUT, and how far the hub has confirmed it."""
@@ -164,7 +176,8 @@ class Lane:
 
     async def run(self, client: Client, jetstream: JetStream) -> None:
         """Append for as long as this connection lives (the caller cancels)."""
-        appends = Appends(client, self._on_answer)
+        device = self._config.device
+        appends = Appends(client, self._on_answer, push_subject(device.id, device.token, ""))
         await appends.start()
         out = OutStream(jetstream, self.stream)
         answering = asyncio.create_task(self.holes.run(out, self._config.device.token))
@@ -337,6 +350,8 @@ class Lane:
         self._entered.use_ahead(seq)
         expected = appender.send(seq, size_of(row), self._clock.monotonic_s())
         await appends.append(row, appender.generation, expected, {})
+        if self.pushes(self.name, seq) and self._entered.is_current:
+            await appends.push(row)
 
     async def _send_again(self, appends: Appends) -> None:
         """Append the next message of a run; its headers say what its own seq does not."""
@@ -345,6 +360,8 @@ class Lane:
         headers = {NEXT_HEADER: str(appender.position), EPOCH_HEADER: str(appender.epoch)}
         expected = appender.send_again(size_of(row), self._clock.monotonic_s())
         await appends.append(row, appender.generation, expected, headers)
+        if self.pushes(self.name, appender.position):
+            await appends.push(row)
 
     async def _begin_run(self, out: OutStream) -> None:
         """Read the next run of what the hub asked for, and make its step durable."""

@@ -41,6 +41,14 @@ class HubKeys:
     up_api: str
     """What JetStream's API is called in account UP, where nobody may guess it: one token of a subject."""
 
+    @property
+    def push_api(self) -> str:
+        """What the shards of UP call the part of the API by which they source PUSH: a secret as well.
+
+        It stands in their configurations, which jobs may read, so it is no way to `up_api`.
+        """
+        return hmac.digest(self.up_api.encode(), b"PUSH", "sha256").hex()[: 2 * _UP_API_BYTES]
+
     def account(self, name: AccountName) -> Key:
         """Return an account's key."""
         return self.accounts[name]

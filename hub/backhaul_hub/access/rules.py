@@ -23,6 +23,7 @@ from collections.abc import Iterable, Mapping
 
 from backhaul_codec.kinds import SHARED_LANES, Lane
 from backhaul_codec.protocol.enrolment import REQUEST_BYTES_MAX, answer_prefix, request_subject
+from backhaul_codec.protocol.push import PUSHES, push_subject
 from backhaul_codec.subjects import DICTIONARY_STREAM, IMPORT_STREAM
 from backhaul_hub import shards
 from backhaul_hub.access.account_names import ACCOUNTS, AccountName
@@ -69,6 +70,8 @@ _DELIVERIES = "dlv.*.*"
 # The server imports the API into an account by its known names unless something of SYS is there (ADR 25).
 _ALL_OF_API, _NOTHING = "$JS.API.>", "void.>"
 _FROM_UP = f"{shards.DELIVERIES}.>"
+# By a name of its own: the shards' configurations say it, and jobs may read those.
+_SOURCE_PUSH = (f"CONSUMER.CREATE.{shards.PUSH}", f"CONSUMER.CREATE.{shards.PUSH}.>")
 # Acknowledgements of snapshots, and what is put back: as a stream, since a service adds a header.
 _SNAPSHOTS = "$JS.SNAPSHOT.>"
 # Of what is delivered from there, as the twin's events: of no stream's name, since shards are added.
@@ -116,7 +119,7 @@ def account_jwts(
         ),
         # After those that they import from.
         "UP": Account(
-            "UP", _up_exports(keys.up_api), _up_imports(public, keys.up_api, every), jetstream=True
+            "UP", _up_exports(keys.up_api), _up_imports(public, keys, every), jetstream=True
         ),
         "HUB": Account("HUB", _hub_exports(), _hub_imports(public, keys.up_api), jetstream=True),
         "JOBS": Account("JOBS", imports=_jobs_imports(public, keys.up_api), leafs=False),
@@ -160,6 +163,7 @@ def vehicle_rights() -> Rights:
             *(f"$JS.FC.*.*.{durable}.>" for durable in durables),
             f"clk.{_DEVICE}",
             f"blob.{_DEVICE}",
+            push_subject(_DEVICE, _TOKEN, ">"),
         ),
         subscribe=(
             *(f"$JS.{_DEVICE}.API.CONSUMER.RESET.{stream}.{_TOKEN}" for stream in streams),
@@ -186,6 +190,11 @@ def asking_rights(token_id: str) -> Rights:
         payload_bytes_max=REQUEST_BYTES_MAX,
         connection_types=("LEAFNODE",),
     )
+
+
+def push_api_subjects(push_api: str) -> list[str]:
+    """Return by which subjects of account UP its shards make consumers of PUSH, and do nothing else."""
+    return [f"{push_api}.{verb}" for verb in _SOURCE_PUSH]
 
 
 def clock_answer_subject(device: str, token: str) -> str:
@@ -227,13 +236,17 @@ def _up_exports(secret: str) -> list[Export]:
 
 
 def _up_imports(
-    public: Mapping[AccountName, str], secret: str, lanes: Iterable[Lane]
+    public: Mapping[AccountName, str], keys: HubKeys, lanes: Iterable[Lane]
 ) -> list[Import]:
     return [
         Import("service", _NOTHING, public["SYS"], _ALL_OF_API),
-        Import("service", _ALL_OF_API, public["SYS"], f"{secret}.>", share=True),
+        Import("service", _ALL_OF_API, public["SYS"], f"{keys.up_api}.>", share=True),
+        *(
+            Import("service", f"$JS.API.{verb}", public["SYS"], here, share=True)
+            for verb, here in zip(_SOURCE_PUSH, push_api_subjects(keys.push_api), strict=True)
+        ),
         *(Import("service", subject, public["FLEET"]) for subject in _fleet_services(lanes)),
-        Import("stream", _DELIVERIES, public["FLEET"]),
+        *(Import("stream", subject, public["FLEET"]) for subject in (_DELIVERIES, PUSHES)),
         Import("stream", _SNAPSHOTS, public["HUB"]),
     ]
 
@@ -287,7 +300,7 @@ def _fleet_exports(lanes: Iterable[Lane]) -> list[Export]:
     """
     return [
         *(Export("service", subject) for subject in _fleet_services(lanes)),
-        *(Export("stream", subject) for subject in (_DELIVERIES, *_FROM_LEAFS)),
+        *(Export("stream", subject) for subject in (_DELIVERIES, PUSHES, *_FROM_LEAFS)),
     ]
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from backhaul_hub.errors import BackupError
 from backhaul_hub.lane_names import DOWN
-from backhaul_hub.shards import is_shard
+from backhaul_hub.shards import PUSH, is_shard
 from backhaul_hub.streams.twin_streams import BLOBS, COMMANDS, STATE
 
 NOT_KEPT = {
@@ -15,6 +15,7 @@ NOT_KEPT = {
     STATE: "filled again from hub.db and UP, and of no use after an hour",
     COMMANDS: "no command is carried out from a backup; what became of each is in hub.db",
     BLOBS: "kept as files",
+    PUSH: "all of it is on its way into UP, and its vehicles have it",
 }
 """Streams that no snapshot is taken of, and why."""
 

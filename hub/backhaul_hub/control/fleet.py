@@ -94,7 +94,7 @@ class Fleet(Subsystem):
         self.continuity.restore(await read_lanes(self._ground.registry))
         await restore_words(self._ground.registry, self.words)
         await self.learn()
-        await self.sources.start(self._ground.api)
+        await self.sources.start(self._ground.api, self._ground.keys.push_api)
 
     def tasks(self) -> Tasks:
         """Return the keepers of the sources."""

@@ -107,6 +107,7 @@ class Hearing(Subsystem):
         times = ClockService(
             *(ground.client, ground.clock, token_of, known, may_ask, fleet.stands_still),
             on_heard=gate.vehicles.hear,
+            on_push=fleet.sources.push,
         )
         self._blobs = BlobService(
             *(ground.client, ground.clock, token_of, ground.directory / "uploads"),

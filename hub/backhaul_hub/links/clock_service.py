@@ -62,6 +62,13 @@ class HashesAnswer(msgspec.Struct, frozen=True):
     hashes: list[str | None]
 
 
+class PushWord(msgspec.Struct, frozen=True):
+    """The lanes of an epoch that a vehicle pushes, and after which seq (links/pushes.py); all others are to be sourced."""
+
+    epoch: Epoch
+    lanes: Annotated[dict[str, Annotated[int, Meta(ge=0, lt=1 << 62)]], Meta(max_length=LANES_MAX)]
+
+
 class ClockQuestion(msgspec.Struct, frozen=True):
     """A device's question: ``t1`` is its own affair, and comes back with the answer.
 
@@ -73,6 +80,7 @@ class ClockQuestion(msgspec.Struct, frozen=True):
     epoch: Epoch | None = None
     lanes: Annotated[dict[str, Seq], Meta(max_length=LANES_MAX)] = {}
     hashes: AskedHashes | None = None
+    push: PushWord | None = None
     vehicle: msgspec.Raw = msgspec.Raw()
     """Empty: it says nothing. Read by whoever wants it: what it says of itself must not cost a vehicle the time."""
 
@@ -82,7 +90,8 @@ class ClockAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``epochs``: what is known of those that were asked about; None where that cannot be said now.
     ``chain``: the hashes at their watermarks. ``hashes``: those that were asked for. ``yield_s``: for so long
-    the device is to stay away: it is another machine's turn, which has the same identity.
+    the device is to stay away: it is another machine's turn, which has the same identity. ``push``: the lanes that
+    no source brings, where the device has said which it would push.
     """
 
     t1: int
@@ -92,6 +101,7 @@ class ClockAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     chain: dict[int, Ends] = {}
     hashes: HashesAnswer | None = None
     yield_s: int = 0
+    push: list[str] | None = None
 
 
 _read = Reader(ClockQuestion).read
@@ -108,6 +118,8 @@ class ClockService:
         on_still: called with a device, an epoch, and the last seqs of lanes of it that stand still.
         on_heard: called with a device whose agent has asked, and what it says of itself, empty for nothing;
             returns for how many seconds it is to stay away.
+        on_push: called with a device, an epoch, and the lanes that it would push after their seqs; returns those
+            that it may.
     """
 
     def __init__(
@@ -119,6 +131,7 @@ class ClockService:
         may_ask: Callable[[str], bool] = lambda _: True,
         on_still: Callable[[str, int, Mapping[str, int]], None] = lambda *_: None,
         on_heard: Callable[[str, bytes], float] = lambda *_: 0.0,
+        on_push: Callable[[str, int, Mapping[str, int]], list[str]] = lambda *_: [],
     ) -> None:
         self.answered = 0
         self.refused = 0
@@ -130,6 +143,7 @@ class ClockService:
         self._may_ask = may_ask
         self._on_still = on_still
         self._on_heard = on_heard
+        self._on_push = on_push
         self._waiting: set[asyncio.Task[None]] = set()
 
     async def listen(self, client: Client) -> None:
@@ -157,17 +171,26 @@ class ClockService:
         yield_s = math.ceil(self._on_heard(device, bytes(question.vehicle)))
         if question.epoch is not None and question.lanes:
             self._on_still(device, question.epoch, question.lanes)
+        push = None
+        if (word := question.push) is not None and not yield_s:
+            push = self._on_push(device, word.epoch, word.lanes)
         asks = question.epochs or question.hashes
         if asks and not yield_s and self._known is not None and len(self._waiting) < WAITING_MAX:
-            task = asyncio.create_task(self._answer(device, token, question, t2, self._known))
+            task = asyncio.create_task(self._answer(device, token, question, t2, self._known, push))
             self._waiting.add(task)
             task.add_done_callback(self._waiting.discard)
         else:
-            answer = ClockAnswer(question.t1, t2, self._clock.now_ns(), yield_s=yield_s)
+            answer = ClockAnswer(question.t1, t2, self._clock.now_ns(), yield_s=yield_s, push=push)
             await self._tell(device, token, answer)
 
     async def _answer(
-        self, device: str, token: str, question: ClockQuestion, t2: int, known: Known
+        self,
+        device: str,
+        token: str,
+        question: ClockQuestion,
+        t2: int,
+        known: Known,
+        push: list[str] | None,
     ) -> None:
         """Answer once the hub's knowledge is at hand; the time that takes counts as the hub's."""
         epochs, chain = None, {}
@@ -175,9 +198,10 @@ class ClockService:
             epochs = await known.of(device, question.epochs)
             chain = {} if epochs is None else await known.ends(device, question.epochs)
         hashes = await self._hashes(device, question.hashes, known)
-        await self._tell(
-            device, token, ClockAnswer(question.t1, t2, self._clock.now_ns(), epochs, chain, hashes)
+        answer = ClockAnswer(
+            *(question.t1, t2, self._clock.now_ns(), epochs, chain, hashes), push=push
         )
+        await self._tell(device, token, answer)
 
     async def _hashes(
         self, device: str, asked: AskedHashes | None, known: Known

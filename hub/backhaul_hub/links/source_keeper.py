@@ -10,14 +10,16 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 import structlog
 from nats.errors import Error as NatsError
 
-from backhaul_codec.kinds import LIVE
+from backhaul_codec.kinds import LIVE, Lane
 from backhaul_hub.config import HubConfig
 from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.device import Device, DeviceLink
 from backhaul_hub.errors import HubError
 from backhaul_hub.links.leaf_connections import LEAFS_INTERVAL_S
+from backhaul_hub.links.pushes import Pushes, Pushing
 from backhaul_hub.links.sources import (
+    PUSHED,
     SILENT_LINK_S,
     SOURCES_ADVISED_MAX,
     OwedWatch,
@@ -60,6 +62,7 @@ class SourceKeeper:
         self._clock = clock
         self._continuity = continuity
         self._devices = devices
+        self._push_api = ""
         self._plans = [SourcePlan() for _ in range(config.fleet.shards)]
         self._watch = SourceWatch(config.link.stalled_after_s, config.link.stuck_after_s)
         self._owed = OwedWatch()
@@ -71,15 +74,17 @@ class SourceKeeper:
         self._made: dict[int, str] = {}
         # Of each shard when it was last told what to source; infinite while it is being told.
         self._told_s = [-math.inf] * len(self._plans)
+        self.pushes = Pushes(self._holds)
         self.lags: dict[tuple[str, str], int] = {}
         """Messages that wait at a device, by (device, lane), where its link is up."""
 
-    async def start(self, api: JetStreamApi) -> None:
-        """Take stock of the streams' sources now.
+    async def start(self, api: JetStreamApi, push_api: str = "") -> None:
+        """Take stock of the streams' sources now; `push_api`: `HubKeys.push_api`.
 
         Raises:
             HubError: the server refused, or nobody answered.
         """
+        self._push_api = push_api
         for shard, plan in enumerate(self._plans):
             info = await api.request(f"STREAM.INFO.{up_name(shard)}")
             plan.succeeded(sourced(info), self._clock.monotonic_s())
@@ -91,6 +96,7 @@ class SourceKeeper:
             self._strangers.add(device)
         elif not known.revoked_ns:
             self._plan(device).connected(*places_of(known))
+        self.pushes.gone(device)
         self._due.set()
 
     def disconnected(self, device: str) -> None:
@@ -98,13 +104,41 @@ class SourceKeeper:
         self._strangers.discard(device)
         known = self._devices().get(device)
         places = places_of(known) if known else []
-        self._plan(device).disconnected(*places)
+        self._plan(device).disconnected(*places, Place(device, PUSHED))
+        self.pushes.gone(device)
         self._due.set()
         for place in places:
             self.lags.pop(place, None)  # nobody knows how far it is ahead now
 
+    def push(self, device: str, epoch: int, lanes: Mapping[Lane, int]) -> list[Lane]:
+        """Take in which lanes a vehicle would push, all others being sourced; return those that it may.
+
+        Args:
+            device: the vehicle's id.
+            epoch: its current one.
+            lanes: the last seq of each that is not pushed.
+        """
+        known, plan = self._devices().get(device), self._plan(device)
+        if known is None or known.revoked_ns or device in self._strangers:
+            return []
+        change = self.pushes.ask(Pushing(device, epoch, lanes), places_of(known), plan)
+        plan.disconnected(*change.asleep)
+        plan.connected(*change.awake)
+        self.lags.update(dict.fromkeys(change.asleep, 0))
+        if change:
+            self._due.set()
+        return self.pushes.lanes(device)
+
+    def _holds(self, key: LaneKey, seq: int) -> bool:
+        """Tell whether the hub has everything of a vehicle's current epoch of a lane, up to a seq at least."""
+        epoch, state = self._continuity.current(key.device).get(key.lane, (0, None))
+        return epoch == key.epoch and state is not None and state.whole and state.watermark >= seq
+
     def stands_still(self, key: LaneKey, seq: int) -> None:
         """Take in a vehicle's word, beside the stream, that its lane goes as far as `seq`."""
+        if woken := self.pushes.wake(Place(key.device, key.lane)):
+            self._plan(key.device).connected(woken)
+            self._due.set()
         self._continuity.say(key, seq)
         self._still[Place(key.device, key.lane)] = key, self._clock.now_ns()
 
@@ -134,7 +168,9 @@ class SourceKeeper:
                 try:
                     while (target := plan.next_update(self._clock.monotonic_s())) is not None:
                         self._told_s[shard] = math.inf
-                        before = await apply_sources(api, up_name(shard), self._devices(), target)
+                        before = await apply_sources(
+                            *(api, up_name(shard), self._devices(), target, self._push_api)
+                        )
                         for source in before:
                             if untouched_s(source, kicked=False) < 0:
                                 plan.doubted(place_of(source))
@@ -169,7 +205,9 @@ class SourceKeeper:
         for source in sources:
             place = place_of(source)
             plan = self._plan(place.device)
-            if place in plan.wanted:  # of who has gone since it was asked nothing is known
+            if place.lane == PUSHED:
+                self.pushes.heard(place.device, source)
+            elif place in plan.wanted:  # of who has gone since it was asked nothing is known
                 self.lags[place] = source["lag"]
             why = self._complaint(source, links.get(place.device), idle_s, now_s)
             plan.established(place, asked_s, asked_s + untouched_s(source, kicked=why is not None))
@@ -204,9 +242,13 @@ class SourceKeeper:
         """Source the lanes that a connected device has now, and no others; of a revoked one none."""
         plan, was = self._plan(device.id), set(places_of(before))
         now = set() if device.revoked_ns else set(places_of(device))
-        if was != now and plan.wanted & was:
+        linked = plan.wanted | self.pushes.asleep(device.id)
+        if was != now and linked & was:
             plan.disconnected(*(was - now))
-            plan.connected(*(now - was))
+            plan.connected(*(now - was), *(self.pushes.asleep(device.id) & now))
+            if not now:
+                plan.disconnected(Place(device.id, PUSHED))
+            self.pushes.gone(device.id)
             self._due.set()
             for place in was - now:
                 self.lags.pop(place, None)

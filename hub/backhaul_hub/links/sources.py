@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from backhaul_hub.lane_names import deliver_subject, lanes_of, out_stream
-from backhaul_hub.shards import shard_of
+from backhaul_hub.shards import PUSH, shard_of
 
 _FIRST_BACKOFF_S = 1.0
 # The server waits 5 s for the answer to a set-up, also after the source is gone.
@@ -39,8 +39,12 @@ SOURCES_ADVISED_MAX = 500
 from collections.abc import Collection, Iterable, Mapping
 
 from backhaul_codec.kinds import Lane
+from backhaul_codec.protocol.push import push_subject
 from backhaul_hub.device import Device
 from backhaul_hub.nats.jetstream import JetStreamApi, Json
+
+PUSHED: Lane = "push"
+"""In the place of a lane: the messages that a device pushes, of all its lanes."""
 
 
 class Place(NamedTuple):
@@ -76,6 +80,20 @@ def lane_source(device: Device, lane: Lane) -> Json:
             "deliver_subject": deliver_subject(device.id, device.token, lane),
         },
         "subject_transforms": [{"src": ">", "dest": f"up.{device.id}.>"}],
+    }
+
+
+def push_source(device: Device, push_api: str) -> Json:
+    """Declare the source of what a device pushes: of its own subject there, and as if a lane brought it."""
+    return {
+        "name": PUSH,
+        "external": {"api": push_api, "deliver": ""},
+        "subject_transforms": [
+            {
+                "src": push_subject(device.id, device.token, ">"),
+                "dest": f"up.{device.id}.>",
+            }
+        ],
     }
 
 
@@ -156,7 +174,7 @@ class SourcePlan:
         self._free_s = {place: at_s for place, at_s in self._free_s.items() if now_s < at_s}
         for place in self.applied - places:
             del self._added_s[place]
-            if self._untouched_until_s.pop(place, -float("inf")) <= now_s:
+            if self._untouched_until_s.pop(place, -float("inf")) <= now_s and place.lane != PUSHED:
                 self._free_s[place] = now_s + SETUP_S
         for place in places - self.applied:
             self._added_s[place] = now_s
@@ -296,10 +314,13 @@ def owes_greeting(newest_ns: int, up_since_ns: int, now_ns: int) -> bool:
 
 
 def link_idle_s(sources: Iterable[Json]) -> dict[str, float]:
-    """Return for how long each device was heard by none of its sources that ever heard it."""
+    """Return for how long each device was heard by none of its sources that ever heard it.
+
+    The source of what it pushes hears this hub alone.
+    """
     idle_s: dict[str, float] = {}
     for source in sources:
-        if source["active"] >= 0:
+        if source["active"] >= 0 and source["name"] != PUSH:
             device = place_of(source).device
             idle_s[device] = min(source["active"] / 1e9, idle_s.get(device, float("inf")))
     return idle_s
@@ -324,9 +345,15 @@ def _refusal(source: Json) -> str | None:
 
 
 async def apply_sources(
-    api: JetStreamApi, stream: str, devices: Mapping[str, Device], wanted: Collection[Place]
+    api: JetStreamApi,
+    stream: str,
+    devices: Mapping[str, Device],
+    wanted: Collection[Place],
+    push_api: str = "",
 ) -> list[Json]:
     """Make `stream` source the `wanted` lanes, and nothing else; return its sources right before.
+
+    `push_api`: `HubKeys.push_api`, where somebody pushes.
 
     Raises:
         JetStreamError: the server refused.
@@ -334,7 +361,9 @@ async def apply_sources(
     """
     info = await api.request(f"STREAM.INFO.{stream}")
     sources = [
-        lane_source(devices[place.device], place.lane)
+        push_source(devices[place.device], push_api)
+        if place.lane == PUSHED
+        else lane_source(devices[place.device], place.lane)
         for place in sorted(wanted)
         if place.device in devices
     ]
@@ -350,5 +379,8 @@ def sourced(info: Json) -> frozenset[Place]:
 
 def place_of(source: Json) -> Place:
     """Return the lane of a source, as the server lists it; of no device ("") where it is none of ours."""
+    if source["name"] == PUSH:
+        transforms = source.get("subject_transforms") or [{"src": ""}]
+        return Place(transforms[0]["src"].split(".")[1], PUSHED)
     _, _, api = (source.get("external") or {}).get("api", "").partition(".")
     return Place(api.partition(".")[0], source["name"].removeprefix(out_stream("")))

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from backhaul_codec.protocol.push import PUSHES
 from backhaul_codec.subjects import DICTIONARY_STREAM, IMPORT, IMPORT_STREAM
 from backhaul_hub.config import HubConfig
 from backhaul_hub.errors import JetStreamError, LimitsLoweredError, StreamConflictError
 from backhaul_hub.lane_names import DOWN
 from backhaul_hub.nats.jetstream import JetStreamApi, Json
-from backhaul_hub.shards import API, is_shard, up_name
+from backhaul_hub.shards import API, PUSH, is_shard, up_name
 from backhaul_hub.streams.twin_streams import twin_streams
 from backhaul_runtime.jetstream import (
     INSUFFICIENT_STORAGE,
@@ -40,6 +41,9 @@ _HINTS = {
     NO_SUITABLE_PEERS: "fewer servers of the cluster are there, and have room, than replicas in hub.toml",
     REPLICAS_NOT_SUPPORTED: "replicas in hub.toml is for a cluster of as many servers",
 }
+PUSH_AGE_NS = 120 * 1_000_000_000
+PUSH_BYTES_MAX = 64 << 20
+"""What PUSH holds at most, of all vehicles: a shard takes a message within moments, or its vehicle has it sourced."""
 # Said when a stream is made and never later: a server that restarts with a first_seq above the
 # stream's first message purges the stream.
 _AT_CREATION = frozenset({"first_seq"})
@@ -87,8 +91,18 @@ def declared_streams(config: HubConfig) -> list[Json]:
         {"name": up_name(shard), "subjects": [f"{SOURCED_ONLY}.{up_name(shard)}"]} | up
         for shard in range(config.fleet.shards)
     ]
+    # Nobody waits for an answer, so the server is to send none wherever a message says.
+    push = {
+        "name": PUSH,
+        "subjects": [PUSHES],
+        "storage": "memory",
+        "no_ack": True,
+        "num_replicas": 1,
+        "max_age": PUSH_AGE_NS,
+        "max_bytes": PUSH_BYTES_MAX,
+    }
     twin = twin_streams(config, [shard["name"] for shard in shards])
-    return [common | stream for stream in (*shards, down, quarantine, dictionaries, *twin)]
+    return [common | stream for stream in (*shards, push, down, quarantine, dictionaries, *twin)]
 
 
 def import_stream(config: HubConfig) -> Json:

@@ -1,0 +1,151 @@
+"""Which lanes are pushed instead of sourced. Pure; times are monotonic seconds.
+
+A lane is asked to sleep once the hub confirms it all but to the last few messages. From then on each new message is
+pushed, also while the hub still sources the lane: it stops once it has everything before the first push. A lane is
+woken where the hub's watermark stands still though something was pushed, where more waits than may be under way, and
+where the lane does not run. With the link, all lanes begin anew: the hub sources a vehicle that connects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from backhaul_codec.kinds import Lane
+
+SETTLED_S = 3.0
+"""A lane is asked to sleep once it has been calm for so long."""
+OWED_MAX = 8
+"""Messages that the hub has not confirmed of a calm lane: its watermark is told every few seconds."""
+WAIT_S_MAX = 15.0
+"""For so long a lane is pushed for which the hub still waits for messages from before."""
+PATIENCE_S = 12.0
+"""A watermark that stands still for so long has its lane woken: the hub tells one every five seconds."""
+AWAKE_S_MIN, AWAKE_S_MAX = 15.0, 900.0
+"""A lane that was woken is not asked to sleep before; twice as long each time, until it has slept for as long."""
+
+
+class LaneView(NamedTuple):
+    """A lane as the agent has it now."""
+
+    appended: int
+    """The last seq of the current epoch in OUT."""
+    watermark: int
+    owed_bytes: int
+    """Of the messages that the hub has not confirmed."""
+    runs: bool
+    """Whether the current epoch is being appended, and nothing committed waits for that."""
+
+
+@dataclass(slots=True)
+class _Lane:
+    """The record of one lane since the link came up."""
+
+    calm_since_s: float | None = None
+    after: int | None = None
+    """Messages behind this seq are pushed; None: none is."""
+    asked_s: float = 0.0
+    asleep: bool = False
+    """Whether the hub has said that it does not source it."""
+    slept_since_s: float = 0.0
+    watermark: int = -1
+    moved_s: float = 0.0
+    """When the watermark moved last, or everything was confirmed."""
+    not_before_s: float = 0.0
+    awake_s: float = AWAKE_S_MIN
+
+
+class PushPolicy:
+    """Decides for all lanes of a vehicle.
+
+    Args:
+        owed_bytes_max: how many bytes may be under way in pushes.
+    """
+
+    def __init__(self, owed_bytes_max: float) -> None:
+        self.owed_bytes_max = owed_bytes_max
+        self.epoch = 0
+        self.wakes = 0
+        """How often a lane was woken."""
+        self._lanes: dict[Lane, _Lane] = {}
+
+    def link(self) -> None:
+        """Take in that the link is gone, or came up, or that nobody knows: all lanes are sourced."""
+        self._lanes.clear()
+
+    def look(self, epoch: int, lanes: Mapping[Lane, LaneView], now_s: float) -> bool:
+        """Take in the lanes while the link is up; return whether the hub is to be told something else than before."""
+        if epoch != self.epoch:
+            self.epoch = epoch
+            self._lanes.clear()
+        before = self.word
+        for name, view in lanes.items():
+            lane = self._lanes.setdefault(name, _Lane(moved_s=now_s))
+            if view.watermark != lane.watermark or view.appended <= view.watermark:
+                lane.watermark, lane.moved_s = view.watermark, now_s
+            if lane.after is None:
+                self._rest(lane, view, now_s)
+            elif self._must_wake(lane, view, now_s):
+                self._wake(lane, now_s)
+            elif lane.asleep and now_s - lane.slept_since_s > lane.awake_s:
+                lane.awake_s = AWAKE_S_MIN
+        return self.word != before
+
+    def _rest(self, lane: _Lane, view: LaneView, now_s: float) -> None:
+        """Ask for a lane to be put to sleep once it has been calm for long enough."""
+        calm = (
+            view.runs
+            and view.appended - view.watermark <= OWED_MAX
+            and view.owed_bytes <= self.owed_bytes_max / 2
+        )
+        if not calm:
+            lane.calm_since_s = None
+        elif lane.calm_since_s is None:
+            lane.calm_since_s = now_s
+        elif now_s >= max(lane.calm_since_s + SETTLED_S, lane.not_before_s):
+            lane.after, lane.asked_s, lane.moved_s = view.appended, now_s, now_s
+
+    def _must_wake(self, lane: _Lane, view: LaneView, now_s: float) -> bool:
+        return (
+            not view.runs
+            or view.owed_bytes > self.owed_bytes_max
+            or (not lane.asleep and now_s - lane.asked_s > WAIT_S_MAX)
+            or now_s - lane.moved_s > PATIENCE_S
+        )
+
+    def _wake(self, lane: _Lane, now_s: float) -> None:
+        self.wakes += lane.asleep
+        lane.after, lane.asleep, lane.calm_since_s = None, False, None
+        lane.not_before_s = now_s + lane.awake_s
+        lane.awake_s = min(2 * lane.awake_s, AWAKE_S_MAX)
+
+    @property
+    def word(self) -> dict[Lane, int]:
+        """Return the word to the hub: the lanes that are pushed, each with the last seq that was not."""
+        return {name: lane.after for name, lane in self._lanes.items() if lane.after is not None}
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether a lane waits for the hub's leave."""
+        return any(lane.after is not None and not lane.asleep for lane in self._lanes.values())
+
+    def heard(self, asleep: list[Lane], now_s: float) -> None:
+        """Take in the hub's answer to the newest word: the lanes that it does not source."""
+        for name, lane in self._lanes.items():
+            now = lane.after is not None and name in asleep
+            if now and not lane.asleep:
+                lane.slept_since_s = now_s
+            elif lane.asleep and not now:
+                lane.asked_s = now_s  # the hub has begun anew
+            lane.asleep = now
+
+    def pushes(self, name: Lane, seq: int) -> bool:
+        """Tell whether a message of the current epoch is pushed."""
+        lane = self._lanes.get(name)
+        return lane is not None and lane.after is not None and seq > lane.after
+
+    def asleep(self, name: Lane) -> bool:
+        """Tell whether the hub does not source a lane."""
+        lane = self._lanes.get(name)
+        return lane is not None and lane.asleep

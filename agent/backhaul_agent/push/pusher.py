@@ -1,0 +1,132 @@
+"""Pushing lanes that only trickle: the shell around `policy.PushPolicy`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from nats.errors import Error as NatsError
+
+from backhaul_agent.errors import JetStreamError
+from backhaul_agent.push.policy import LaneView, PushPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from backhaul_agent.config import Config
+    from backhaul_agent.leaf.jetstream import JetStream
+    from backhaul_agent.leaf.link_state import UplinkState
+    from backhaul_agent.ledger.ledger import Ledger
+    from backhaul_agent.uplink.lane import Lane
+    from backhaul_codec.kinds import Lane as LaneName
+    from backhaul_runtime.clock import Clock
+
+LOOK_S = 1.0
+MOVE_S = 10.0
+"""How often a sleeping lane's durable is moved on, all on the leaf: a link that comes back begins there."""
+OWED_BYTES_MAX = 64 * 1024
+OWED_S_MAX = 2.0
+"""What is pushed is under no window: so much of the link at most, and no more than `OWED_BYTES_MAX`."""
+log = structlog.get_logger("push")
+
+
+class Pusher:
+    """Knows which lanes are pushed; lives as long as the daemon.
+
+    Args:
+        tell: has the hub asked now; it reads `word`.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        ledger: Ledger,
+        lanes: Collection[Lane],
+        uplink: UplinkState,
+        clock: Clock,
+        tell: Callable[[], None],
+    ) -> None:
+        rate_bytes_s = config.link.rate_kbit_s * 1000 / 8
+        self.policy = PushPolicy(min(OWED_BYTES_MAX, OWED_S_MAX * rate_bytes_s))
+        self._enabled = config.link.push and config.link.mode == "always"
+        self._durable = config.device.token
+        self._ledger = ledger
+        self._lanes = {lane.name: lane for lane in lanes}
+        self._uplink = uplink
+        self._clock = clock
+        self._tell = tell
+        self._word: dict[LaneName, int] = {}
+        self._moved: dict[LaneName, tuple[int, float]] = {}
+        if self._enabled:
+            uplink.on_look.append(self._on_look)
+            uplink.on_up.append(self._begin_anew)
+            for lane in lanes:
+                lane.pushes = self.policy.pushes
+
+    def word(self) -> dict[str, Any] | None:
+        """Return the word for the hub's next question; None where nothing is ever pushed."""
+        if not self._enabled or not self._ledger.epoch:
+            return None
+        return {"epoch": self.policy.epoch or self._ledger.epoch, "lanes": self._word}
+
+    def heard(self, asleep: list[LaneName]) -> None:
+        """Take in the hub's answer to the word: the lanes that it does not source."""
+        self.policy.heard(asleep, self._clock.monotonic_s())
+
+    def status(self) -> dict[str, Any]:
+        """Return the part of ``agent.status`` about the link."""
+        asleep = sorted(name for name in self._lanes if self.policy.asleep(name))
+        return {"pushed": asleep, "push_wakes": self.policy.wakes} if self._enabled else {}
+
+    async def run(self, jetstream: JetStream) -> None:
+        """Look about once a second, for as long as this connection lives (the caller cancels)."""
+        self._begin_anew()
+        while self._enabled:
+            await asyncio.sleep(LOOK_S)
+            if not self._uplink.up:
+                continue
+            before = {name for name in self._lanes if self.policy.asleep(name)}
+            views = {name: _view(lane) for name, lane in self._lanes.items()}
+            changed = self.policy.look(self._ledger.epoch, views, self._clock.monotonic_s())
+            for name, lane in self._lanes.items():
+                if name in before:
+                    await self._move_on(jetstream, lane, at_once=not self.policy.asleep(name))
+            if changed:
+                self._word = self.policy.word
+                log.info("lanes_pushed", after=self._word)
+            if changed or self.policy.unsettled:
+                self._tell()
+
+    async def _move_on(self, jetstream: JetStream, lane: Lane, *, at_once: bool) -> None:
+        """Have a durable that nobody reads go on after the messages that the hub has confirmed.
+
+        Else the hub would read all that was pushed once more when it sources the lane again.
+        """
+        position, now_s = lane.confirmed_position(), self._clock.monotonic_s()
+        known, since_s = self._moved.get(lane.name, (0, -MOVE_S))
+        if position is None or position == known or not (at_once or now_s - since_s >= MOVE_S):
+            return
+        try:
+            await jetstream.call(
+                f"CONSUMER.RESET.{lane.stream}.{self._durable}", {"seq": position + 1}
+            )
+            self._moved[lane.name] = position, now_s
+        except (JetStreamError, NatsError, TimeoutError) as error:
+            log.info("durable_not_moved", lane=lane.name, error=str(error))
+
+    def _on_look(self, up: bool | None) -> None:
+        if not up:
+            self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self.policy.link()
+        self._word = {}
+        self._moved.clear()
+
+
+def _view(lane: Lane) -> LaneView:
+    appended, watermark = lane.owed()
+    status = lane.status()
+    behind = status["ready_seq"] > appended
+    return LaneView(appended, watermark, status["outstanding_bytes"], lane.runs and not behind)
