@@ -340,7 +340,7 @@ class Parts:
         self._writer.wake()
 
     def _tell_what_stands_still(self, up: bool | None) -> None:
-        lanes = ((lane.name, *lane.owed()) for lane in self._lanes)
+        lanes = ((lane.name, *lane.entered.owed()) for lane in self._lanes)
         if still := self._standstill.look(lanes, self._clock.monotonic_s(), up=bool(up)):
             self._timekeeper.exchange.tell(self._ledger.epoch, still)
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from backhaul_runtime.clock import Clock
 
 LOOK_S = 1.0
-MOVE_S = 10.0
-"""How often a sleeping lane's durable is moved on, all on the leaf: a link that comes back begins there."""
+TEND_S = 5.0
+"""How often a sleeping lane's durable is looked at and moved on, on the leaf: a link that comes back begins there."""
 OWED_BYTES_MAX = 64 * 1024
 OWED_S_MAX = 2.0
 """What is pushed is under no window: so much of the link at most, and no more than `OWED_BYTES_MAX`."""
@@ -57,7 +57,7 @@ class Pusher:
         self._clock = clock
         self._tell = tell
         self._word: dict[LaneName, int] = {}
-        self._moved: dict[LaneName, tuple[int, float]] = {}
+        self._tended: dict[LaneName, tuple[int, float]] = {}
         if self._enabled:
             uplink.on_look.append(self._on_look)
             uplink.on_up.append(self._begin_anew)
@@ -91,27 +91,32 @@ class Pusher:
             changed = self.policy.look(self._ledger.epoch, views, self._clock.monotonic_s())
             for name, lane in self._lanes.items():
                 if name in before:
-                    await self._move_on(jetstream, lane, at_once=not self.policy.asleep(name))
+                    await self._tend(jetstream, lane, at_once=not self.policy.asleep(name))
             if changed:
                 self._word = self.policy.word
                 log.info("lanes_pushed", after=self._word)
             if changed or self.policy.unsettled:
                 self._tell()
 
-    async def _move_on(self, jetstream: JetStream, lane: Lane, *, at_once: bool) -> None:
+    async def _tend(self, jetstream: JetStream, lane: Lane, *, at_once: bool) -> None:
         """Have a durable that nobody reads go on after the messages that the hub has confirmed.
 
-        Else the hub would read all that was pushed once more when it sources the lane again.
+        Else the hub would read all that was pushed once more when it sources the lane again. Where it does so already,
+        as after its control plane began anew, it is told again. `at_once`: the lane is woken now.
         """
-        position, now_s = lane.confirmed_position(), self._clock.monotonic_s()
-        known, since_s = self._moved.get(lane.name, (0, -MOVE_S))
-        if position is None or position == known or not (at_once or now_s - since_s >= MOVE_S):
+        position, now_s = lane.entered.confirmed_position(), self._clock.monotonic_s()
+        known, since_s = self._tended.get(lane.name, (0, -TEND_S))
+        if not (at_once or now_s - since_s >= TEND_S):
             return
+        durable = f"{lane.stream}.{self._durable}"
         try:
-            await jetstream.call(
-                f"CONSUMER.RESET.{lane.stream}.{self._durable}", {"seq": position + 1}
-            )
-            self._moved[lane.name] = position, now_s
+            info = await jetstream.call(f"CONSUMER.INFO.{durable}")
+            if info.get("push_bound"):
+                self._tell()
+            elif position is not None and position != known:
+                await jetstream.call(f"CONSUMER.RESET.{durable}", {"seq": position + 1})
+                known = position
+            self._tended[lane.name] = known, now_s
         except (JetStreamError, NatsError, TimeoutError) as error:
             log.info("durable_not_moved", lane=lane.name, error=str(error))
 
@@ -122,11 +127,12 @@ class Pusher:
     def _begin_anew(self) -> None:
         self.policy.link()
         self._word = {}
-        self._moved.clear()
+        self._tended.clear()
 
 
 def _view(lane: Lane) -> LaneView:
-    appended, watermark = lane.owed()
-    status = lane.status()
+    appended, watermark = lane.entered.owed()
+    status = lane.entered.status()
     behind = status["ready_seq"] > appended
-    return LaneView(appended, watermark, status["outstanding_bytes"], lane.runs and not behind)
+    runs = lane.entered.runs and not behind
+    return LaneView(appended, watermark, status["outstanding_bytes"], runs)

@@ -70,7 +70,7 @@ class Lane:
         self._clock = clock
         # Half of the stream may be above the watermark: "discard old" then never reaches it.
         outstanding = config.lane_bytes_max(name) // 2
-        self._entered = LaneEpoch(name, ledger, writer, Limits(outstanding_bytes=outstanding))
+        self.entered = LaneEpoch(name, ledger, writer, Limits(outstanding_bytes=outstanding))
         self._epochs = writer.gate.epochs
         self._wake = asyncio.Event()
         self.resends = Resends(config.lane_bytes_max(name) // 8)
@@ -99,30 +99,17 @@ class Lane:
     @property
     def appender(self) -> Appender:
         """Return the appender of the epoch whose turn it is."""
-        return self._entered.appender
+        return self.entered.appender
 
     def on_commit(self) -> None:
         """Learn that the ledger has grown, that more of it may leave, or that an epoch is over."""
-        self._entered.on_commit()
+        self.entered.on_commit()
         self._wake.set()
 
     def status(self) -> dict[str, Any]:
         """Return the lane's part of the status: seqs of the ledger, and the state of appending."""
         own = {"foreign_messages": self.foreign_messages, "last_error": self.last_error}
-        return self._entered.status() | own
-
-    @property
-    def runs(self) -> bool:
-        """Whether the current epoch is being appended."""
-        return self._entered.runs
-
-    def confirmed_position(self) -> int | None:
-        """Return the sequence in OUT of the last message that the hub has confirmed; None where that is not sure."""
-        return self.appender.confirmed_position if self._entered.runs else None
-
-    def owed(self) -> tuple[int, int]:
-        """Return the last seq of this epoch that is in OUT, and how far the hub has confirmed it."""
-        return (self.appender.appended, self.appender.watermark) if self._entered.runs else (0, 0)
+        return self.entered.status() | own
 
     def on_ask(self, ask: ResendAsk) -> None:
         """Learn what the hub asks for again."""
@@ -131,7 +118,7 @@ class Lane:
         self._wake.set()
 
     def _turn_of(self, epoch: int) -> int | None:
-        return self._entered.turn_of(epoch, self.confirmations.disputed)
+        return self.entered.turn_of(epoch, self.confirmations.disputed)
 
     def on_watermark(self, epoch: int, claim: Claim) -> None:
         """Learn how far the hub holds everything of an epoch; judged and recorded by and by."""
@@ -151,7 +138,7 @@ class Lane:
 
     def past(self, epoch: int) -> bool:
         """Whether all of a former epoch that OUT was to have stands there, or did before it was purged."""
-        return self._entered.runs and epoch != self._ledger.epoch and not self.resends.pending
+        return self.entered.runs and epoch != self._ledger.epoch and not self.resends.pending
 
     async def _confirm(self) -> None:
         """Record what the hub has proven to hold."""
@@ -163,7 +150,7 @@ class Lane:
     def _claim(self, epoch: int, seq: int) -> None:
         """Take in that somebody knows ``seq`` of an epoch: where that cannot be, the epoch is over."""
         if epoch == self._ledger.epoch and seq > self._ledger.lanes[self.name].last_seq:
-            if self._entered.is_current:
+            if self.entered.is_current:
                 self.appender.claim(seq)
             self._epochs.behind(f"the hub knows seq {seq} of {self.name}")
             self._writer.wake()
@@ -209,7 +196,7 @@ class Lane:
 
     async def drained(self) -> None:
         """Wait until everything committed is in the stream, or the lane has halted."""
-        while not (self.appender.done and self._entered.is_current):
+        while not (self.appender.done and self.entered.is_current):
             if self._epochs.verdict is Verdict.WAITING:
                 return
             self._moved.clear()
@@ -217,7 +204,7 @@ class Lane:
 
     def _enter(self, state: LaneState) -> None:
         """Go on with another epoch of this lane; its place in the stream is to be found."""
-        self._entered.enter(state)
+        self.entered.enter(state)
         self._rows.clear()
         self._run = []
 
@@ -236,14 +223,14 @@ class Lane:
         if self.adoption.due:
             await self.adoption.take_in(out)
             self.appender.connected()
-        if self._entered.is_over:
+        if self.entered.is_over:
             self._finished.add(self.appender.epoch)
             self._enter(self._ledger.lanes[self.name])
         if self.appender.state is AppenderState.SEEKING:
             await self._seek(out)
         await self._fill(out, appends)
         self._moved.set()
-        if self.appender.state is AppenderState.SEEKING or self._entered.is_over:
+        if self.appender.state is AppenderState.SEEKING or self.entered.is_over:
             return
         runs = self.appender.state is AppenderState.RUNNING
         if self.last_error and runs and (self.appender.done or not self._no_room):
@@ -270,7 +257,7 @@ class Lane:
         # Also where nothing shows: a run of the agent before may have left it undone.
         if not self.adoption.looked or beyond or out.foreign_messages:
             await self.adoption.look(out)
-        committed = choose(self._entered.chain(), tail, out.created, self._finished)
+        committed = choose(self.entered.chain(), tail, out.created, self._finished)
         if committed.epoch != self.appender.epoch:
             self._enter(committed)
         if tail.epoch != committed.epoch:
@@ -289,8 +276,8 @@ class Lane:
             return
         if start.new_stream:
             self.resends.lost()
-        await self._entered.set_step(start.created, start.step, fresh=start.new_stream)
-        self._entered.use_ahead(start.step.from_seq)
+        await self.entered.set_step(start.created, start.step, fresh=start.new_stream)
+        self.entered.use_ahead(start.step.from_seq)
         sizes = await self._ledger.sizes(committed, appender.confirmed + 1, start.step.from_seq)
         if appender is not self.appender or self._ahead:
             return  # the hub has passed more meanwhile: looked at again
@@ -310,7 +297,7 @@ class Lane:
         what the hub holds: it is not in OUT any more.
         """
         await self.adoption.take_in(out, everything=True)
-        for lane in self._entered.chain()[:-1]:
+        for lane in self.entered.chain()[:-1]:
             if not lane.whole:
                 self.confirmations.dispute(lane.epoch, "OUT is emptied")
         go_on_after, step = self.appender.jump(stream_seq)
@@ -320,7 +307,7 @@ class Lane:
         )  # fmt: skip
         await out.purge(go_on_after + 1)
         self.resends.lost()
-        await self._entered.set_step(out.created, step, fresh=True)
+        await self.entered.set_step(out.created, step, fresh=True)
 
     async def _fill(self, out: OutStream, appends: Appends) -> None:
         """Send until the window is full or there is nothing to send."""
@@ -332,25 +319,25 @@ class Lane:
             else:
                 await self._begin_run(out)
             heed_cancel()
-        self._entered.note_step()
+        self.entered.note_step()
 
     async def _send_new(self, out: OutStream, appends: Appends) -> None:
         appender, seq = self.appender, self.appender.next_seq
         last_seq = appender.last_seq  # before the read: what is committed during it is no hole
-        row = await self._rows.first(self._entered.state, seq)
+        row = await self._rows.first(self.entered.state, seq)
         if appender.turn(asked=False) is not AppendTurn.NEW or appender.next_seq != seq:
             return  # an answer or a watermark came in while we read
-        if gone := await self._rows.pass_over(self._entered.state, seq, row, last_seq):
+        if gone := await self._rows.pass_over(self.entered.state, seq, row, last_seq):
             await self._pass_over(out, gone)
             return
         assert row is not None
-        if seq > self._entered.state.used_seq:
-            await self._entered.use(seq)
+        if seq > self.entered.state.used_seq:
+            await self.entered.use(seq)
             return
-        self._entered.use_ahead(seq)
+        self.entered.use_ahead(seq)
         expected = appender.send(seq, size_of(row), self._clock.monotonic_s())
         await appends.append(row, appender.generation, expected, {})
-        if self.pushes(self.name, seq) and self._entered.is_current:
+        if self.pushes(self.name, seq) and self.entered.is_current:
             await appends.push(row)
 
     async def _send_again(self, appends: Appends) -> None:
@@ -368,7 +355,7 @@ class Lane:
         appender, work = self.appender, self.resends.next_run()
         rows, upto = await self._rows.again(out, work)
         if rows:
-            await self._entered.set_step(appender.steps.created, appender.run_step(len(rows)))
+            await self.entered.set_step(appender.steps.created, appender.run_step(len(rows)))
         if appender.turn(asked=self.resends.ready) is not AppendTurn.RUN:
             return  # the connection went: the run is looked at again
         if self.resends.next_run() != work:
@@ -377,7 +364,7 @@ class Lane:
         if rows:
             self._run = rows
             appender.begin_run(len(rows))
-            self._entered.noted = appender.steps.steps[-1]
+            self.entered.noted = appender.steps.steps[-1]
             last, size = appender.stream_seq + len(rows), sum(map(size_of, rows))
             now_s = self._clock.monotonic_s()
             self.resends.sent(work._replace(hi=upto), len(rows), size, last, now_s)

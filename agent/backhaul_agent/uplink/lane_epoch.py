@@ -83,6 +83,14 @@ class LaneEpoch:
             "waits_for_hub": appender.stalled_by_hub,
         }
 
+    def owed(self) -> tuple[int, int]:
+        """Return the last seq of the current epoch that is in OUT, and how far the hub has confirmed it."""
+        return (self.appender.appended, self.appender.watermark) if self.runs else (0, 0)
+
+    def confirmed_position(self) -> int | None:
+        """Return the sequence in OUT of the last message that the hub has confirmed; None where that is not sure."""
+        return self.appender.confirmed_position if self.runs else None
+
     def chain(self) -> list[CommittedLane]:
         """Return the lane in every epoch that the ledger has, the oldest first."""
         closed = (lane for (name, _), lane in self._ledger.closed.items() if name == self._name)
