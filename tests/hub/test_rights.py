@@ -188,6 +188,17 @@ async def test_a_device_may_nothing_for_lanes_of_another_or_for_lanes_that_nobod
     assert refused == [*publish, *subscribe, *wild]
 
 
+async def test_a_device_pushes_under_its_own_name_and_token_alone(fleet: Fleet) -> None:
+    mine, theirs = fleet.mine.device, fleet.theirs.device
+    own = [f"u.{MINE}.{mine.token}.{each}" for each in ("b", "n.battery.f.battery", "p.a.b.%")]
+    others = [
+        *(f"u.{THEIRS}.{theirs.token}.b", f"u.{THEIRS}.{mine.token}.b"),
+        *(f"u.{MINE}.{theirs.token}.b", "u.b"),
+    ]
+    refused = await fleet.mine.refusals([*own, *others], [f"u.{MINE}.{mine.token}.b", "u.>"])
+    assert refused == [*others, f"u.{MINE}.{mine.token}.b", "u.>"]
+
+
 async def test_a_device_resets_its_own_nodes_durable_and_no_other(fleet: Fleet) -> None:
     own = f"hubapi.CONSUMER.RESET.{DOWN}.{MINE}-{fleet.mine.device.token}_n_battery"
     answer = await fleet.mine.client.request(own, b"{}", timeout=30)

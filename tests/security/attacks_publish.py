@@ -75,6 +75,17 @@ async def frames_delivered_in_anothers_name(ground: Ground) -> None:
         await ground.api.request("STREAM.INFO.UP_00")
 
 
+@attack(GUESSABLE_TOKENS, harm="messages UP_00 up.VID-002.f.pushed")
+async def pushes_in_anothers_name(ground: Ground) -> None:
+    own = f"u.{STOLEN}.{ground.stolen.token}.f.gps"
+    body = encode_frame([Point("gps", "speed", 1, 1.0)], epoch=9, seq=1)
+    for token in (_guess(), ground.stolen.token, "x"):
+        subject = f"u.{HONEST}.{token}.f.pushed"
+        await _each(ground, subject, payload=body)
+        await _each(ground, own, payload=body, reply=forged(subject))
+        await _each(ground, own, payload=body, reply=forged(f"up.{HONEST}.f.pushed"))
+
+
 @attack(PUBLISH_ANYTHING, harm=MARK)
 async def questions_and_answers_of_others(ground: Ground) -> None:
     token, durable = ground.honest.token, f"{DOWN}.{HONEST}-{ground.honest.token}"

@@ -11,6 +11,7 @@ from backhaul_codec.protocol.identity import leaf_name
 from backhaul_codec.protocol.presence import BEAT
 from backhaul_hub.errors import JetStreamError
 from backhaul_hub.lane_names import DOWN
+from backhaul_hub.shards import PUSH
 from backhaul_hub.streams.streams import SOURCED_ONLY, stream_names
 
 if TYPE_CHECKING:
@@ -65,7 +66,9 @@ class HubFacts:
                 each for each in config.get("sources") or [] if f".{HONEST}." in str(each)
             ]
             found[f"stream {name}"] = json.dumps(config, sort_keys=True)
-            for subject, messages in (info["state"].get("subjects") or {}).items():
+            # What anybody pushes stands in PUSH, and does nothing there: harm is what a shard takes in from it.
+            subjects = {} if name == PUSH else info["state"].get("subjects") or {}
+            for subject, messages in subjects.items():
                 if not _is_attackers(subject) and not _is_honest_work(subject):
                     found[f"messages {name} {subject}"] = str(messages)
         for name in await self._names(f"CONSUMER.NAMES.{DOWN}", "consumers"):

@@ -132,6 +132,8 @@ class Ground:
         self._vehicle = HonestVehicle(self._directory / "honest", self.honest)
         self._stack.push_async_callback(self._vehicle.stop)
         await self._vehicle.start()
+        # It would push, and never may: what is pushed in its name is taken in, and all that it sends is sourced.
+        plane.fleet.sources.push(HONEST, EPOCH, {"bulk": 1 << 40})
         await self._restore()
         await self._vehicle.send("f.lamp", SECRET)
         await self._work()
