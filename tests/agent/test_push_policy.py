@@ -1,0 +1,153 @@
+"""When a lane is pushed, and when it is sourced again."""
+
+from __future__ import annotations
+
+from backhaul_agent.push.policy import (
+    AWAKE_S_MIN,
+    OWED_MAX,
+    PATIENCE_S,
+    SETTLED_S,
+    WAIT_S_MAX,
+    LaneView,
+    PushPolicy,
+)
+
+EPOCH = 7
+
+
+class Vehicle:
+    """One lane that is looked at once a second; the hub confirms what it is told to."""
+
+    def __init__(self) -> None:
+        self.policy = PushPolicy(10_000)
+        self.now_s = 100.0
+        self.appended = self.watermark = 0
+        self.owed_bytes = 0
+        self.runs = True
+        self.news = 0
+
+    def look(self, seconds: float = 1.0) -> None:
+        for _ in range(int(seconds)):
+            self.now_s += 1.0
+            view = LaneView(self.appended, self.watermark, self.owed_bytes, self.runs)
+            self.news += self.policy.look(EPOCH, {"bulk": view}, self.now_s)
+
+    def trickle(self, seconds: int, *, confirmed: bool = True) -> None:
+        for _ in range(seconds):
+            self.appended += 1
+            if confirmed:
+                self.watermark = self.appended - 1
+            self.look()
+
+    def sleep(self) -> Vehicle:
+        self.trickle(int(SETTLED_S) + 2)
+        self.policy.heard(["bulk"], self.now_s)
+        assert self.policy.asleep("bulk")
+        return self
+
+
+def test_a_calm_lane_is_pushed_from_the_next_message_on_and_sleeps_by_leave_of_the_hub() -> None:
+    it = Vehicle()
+    it.trickle(int(SETTLED_S))
+    assert it.policy.word == {}
+    it.trickle(1)
+    assert it.policy.word == {"bulk": it.appended}
+    assert it.news == 1
+    assert not it.policy.pushes("bulk", it.appended)
+    assert it.policy.pushes("bulk", it.appended + 1)
+    assert it.policy.unsettled
+    assert not it.policy.asleep("bulk")
+    it.policy.heard(["bulk"], it.now_s)
+    assert it.policy.asleep("bulk")
+    assert not it.policy.unsettled
+    it.trickle(600)
+    assert it.policy.asleep("bulk")
+    assert it.news == 1
+
+
+def test_a_lane_with_a_backlog_or_that_does_not_run_is_not_asked_to_sleep() -> None:
+    behind, many_bytes, stands = Vehicle(), Vehicle(), Vehicle()
+    behind.appended = OWED_MAX + 1
+    many_bytes.appended, many_bytes.owed_bytes = 1, 6_000
+    stands.runs = False
+    for it in (behind, many_bytes, stands):
+        it.look(60)
+        assert it.policy.word == {}
+
+
+def test_a_watermark_that_stands_still_wakes_the_lane() -> None:
+    it = Vehicle().sleep()
+    it.watermark = it.appended
+    it.look(600)
+    assert it.policy.asleep("bulk"), "nothing is owed"
+    it.appended += 1
+    it.look(int(PATIENCE_S))
+    assert it.policy.asleep("bulk")
+    it.look(1)
+    assert not it.policy.asleep("bulk")
+    assert it.policy.word == {}
+    assert not it.policy.pushes("bulk", it.appended + 1)
+    assert it.policy.wakes == 1
+
+
+def test_more_than_may_be_under_way_and_a_lane_that_does_not_run_wake_it() -> None:
+    burst, lost = Vehicle().sleep(), Vehicle().sleep()
+    burst.owed_bytes = 10_001
+    lost.runs = False
+    for it in (burst, lost):
+        it.look()
+        assert it.policy.word == {}
+
+
+def test_a_lane_that_was_woken_is_sourced_for_longer_each_time() -> None:
+    it = Vehicle().sleep()
+    pauses = []
+    for _ in range(3):
+        it.owed_bytes = 10_001
+        it.look()
+        it.owed_bytes, began_s = 0, it.now_s
+        while not it.policy.word:
+            it.trickle(1)
+        pauses.append(it.now_s - began_s)
+        it.policy.heard(["bulk"], it.now_s)
+    assert pauses == [AWAKE_S_MIN, 2 * AWAKE_S_MIN, 4 * AWAKE_S_MIN]
+    it.trickle(int(8 * AWAKE_S_MIN) + 2)
+    it.owed_bytes = 10_001
+    it.look()
+    it.owed_bytes, began_s = 0, it.now_s
+    while not it.policy.word:
+        it.trickle(1)
+    assert it.now_s - began_s == AWAKE_S_MIN, "it had slept well"
+
+
+def test_a_hub_that_gives_no_leave_is_not_waited_for() -> None:
+    it = Vehicle()
+    it.trickle(int(SETTLED_S) + 1)
+    assert it.policy.word
+    it.policy.heard([], it.now_s)
+    it.trickle(int(WAIT_S_MAX) - 1)
+    assert it.policy.word
+    it.trickle(2)
+    assert it.policy.word == {}
+    assert it.policy.wakes == 0
+
+
+def test_a_hub_that_begins_anew_is_asked_again() -> None:
+    it = Vehicle().sleep()
+    it.trickle(100)
+    it.policy.heard([], it.now_s)
+    assert not it.policy.asleep("bulk")
+    assert it.policy.unsettled
+    assert it.policy.pushes("bulk", it.appended + 1), "whether it sources the lane nobody knows yet"
+    it.policy.heard(["bulk"], it.now_s)
+    assert it.policy.asleep("bulk")
+
+
+def test_with_the_link_and_with_a_new_epoch_all_begins_anew() -> None:
+    linked, epoch = Vehicle().sleep(), Vehicle().sleep()
+    linked.policy.link()
+    view = LaneView(1, 0, 0, runs=True)
+    assert not epoch.policy.look(EPOCH + 1, {"bulk": view}, epoch.now_s) or not epoch.policy.word
+    for it in (linked, epoch):
+        assert it.policy.word == {}
+        assert not it.policy.asleep("bulk")
