@@ -8,8 +8,8 @@ from backhaul_agent.push.policy import (
     PATIENCE_S,
     SETTLED_S,
     WAIT_S_MAX,
-    LaneView,
     PushPolicy,
+    TrickleView,
 )
 
 EPOCH = 7
@@ -29,7 +29,7 @@ class Vehicle:
     def look(self, seconds: float = 1.0) -> None:
         for _ in range(int(seconds)):
             self.now_s += 1.0
-            view = LaneView(self.appended, self.watermark, self.owed_bytes, self.runs)
+            view = TrickleView(self.appended, self.watermark, self.owed_bytes, self.runs)
             self.news += self.policy.look(EPOCH, {"bulk": view}, self.now_s)
 
     def trickle(self, seconds: int, *, confirmed: bool = True) -> None:
@@ -146,7 +146,7 @@ def test_a_hub_that_begins_anew_is_asked_again() -> None:
 def test_with_the_link_and_with_a_new_epoch_all_begins_anew() -> None:
     linked, epoch = Vehicle().sleep(), Vehicle().sleep()
     linked.policy.link()
-    view = LaneView(1, 0, 0, runs=True)
+    view = TrickleView(1, 0, 0, runs=True)
     assert not epoch.policy.look(EPOCH + 1, {"bulk": view}, epoch.now_s) or not epoch.policy.word
     for it in (linked, epoch):
         assert it.policy.word == {}

@@ -26,7 +26,7 @@ AWAKE_S_MIN, AWAKE_S_MAX = 15.0, 900.0
 """A lane that was woken is not asked to sleep before; twice as long each time, until it has slept for as long."""
 
 
-class LaneView(NamedTuple):
+class TrickleView(NamedTuple):
     """A lane as the agent has it now."""
 
     appended: int
@@ -74,7 +74,7 @@ class PushPolicy:
         """Take in that the link is gone, or came up, or that nobody knows: all lanes are sourced."""
         self._lanes.clear()
 
-    def look(self, epoch: int, lanes: Mapping[Lane, LaneView], now_s: float) -> bool:
+    def look(self, epoch: int, lanes: Mapping[Lane, TrickleView], now_s: float) -> bool:
         """Take in the lanes while the link is up; return whether the hub is to be told something else than before."""
         if epoch != self.epoch:
             self.epoch = epoch
@@ -92,7 +92,7 @@ class PushPolicy:
                 lane.awake_s = AWAKE_S_MIN
         return self.word != before
 
-    def _rest(self, lane: _Lane, view: LaneView, now_s: float) -> None:
+    def _rest(self, lane: _Lane, view: TrickleView, now_s: float) -> None:
         """Ask for a lane to be put to sleep once it has been calm for long enough."""
         calm = (
             view.runs
@@ -106,7 +106,7 @@ class PushPolicy:
         elif now_s >= max(lane.calm_since_s + SETTLED_S, lane.not_before_s):
             lane.after, lane.asked_s, lane.moved_s = view.appended, now_s, now_s
 
-    def _must_wake(self, lane: _Lane, view: LaneView, now_s: float) -> bool:
+    def _must_wake(self, lane: _Lane, view: TrickleView, now_s: float) -> bool:
         return (
             not view.runs
             or view.owed_bytes > self.owed_bytes_max

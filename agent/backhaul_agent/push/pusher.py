@@ -9,7 +9,7 @@ import structlog
 from nats.errors import Error as NatsError
 
 from backhaul_agent.errors import JetStreamError
-from backhaul_agent.push.policy import LaneView, PushPolicy
+from backhaul_agent.push.policy import PushPolicy, TrickleView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -130,9 +130,9 @@ class Pusher:
         self._tended.clear()
 
 
-def _view(lane: Lane) -> LaneView:
+def _view(lane: Lane) -> TrickleView:
     appended, watermark = lane.entered.owed()
     status = lane.entered.status()
     behind = status["ready_seq"] > appended
     runs = lane.entered.runs and not behind
-    return LaneView(appended, watermark, status["outstanding_bytes"], runs)
+    return TrickleView(appended, watermark, status["outstanding_bytes"], runs)

@@ -43,7 +43,7 @@ class HubKeys:
 
     @property
     def push_api(self) -> str:
-        """What the shards of UP call the part of the API by which they source PUSH: a secret as well.
+        """The name by which shards of UP know the part of the API that makes consumers of PUSH: a secret as well.
 
         It stands in their configurations, which jobs may read, so it is no way to `up_api`.
         """

@@ -59,7 +59,7 @@ class Pushes:
         self._pushers: dict[str, _Pusher] = {}
 
     def ask(self, word: Pushing, places: Collection[Place], plan: SourcePlan) -> Change:
-        """Take in a vehicle's word; return what is to become of its sources.
+        """Take in a vehicle's word; return the change of its sources.
 
         Args:
             word: the vehicle's.
@@ -86,7 +86,7 @@ class Pushes:
         return Change(asleep, awake)
 
     def heard(self, device: str, source: Json) -> None:
-        """Take in how the server lists the source of what a device pushes."""
+        """Take in how the server lists the source of a device's pushes."""
         if device in self._pushers:
             self._pushers[device].works = 0 <= source["active"] < _SILENT_NS_MAX
 

@@ -84,7 +84,7 @@ def lane_source(device: Device, lane: Lane) -> Json:
 
 
 def push_source(device: Device, push_api: str) -> Json:
-    """Declare the source of what a device pushes: of its own subject there, and as if a lane brought it."""
+    """Declare the source of a device's pushes: of its own subject in PUSH, and as if a lane brought it."""
     return {
         "name": PUSH,
         "external": {"api": push_api, "deliver": ""},
