@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutations.mutant import Mutant, named
 from tests.mutations.mutants_chain import CHAIN_MUTANTS
 from tests.mutations.mutants_guards import GUARD_MUTANTS
+from tests.mutations.mutants_link import LINK_MUTANTS
 
 ACKNOWLEDGED_EARLY = """\
         arrival.answer(arrival.content, None)
@@ -329,5 +330,6 @@ MUTANTS = (
         ),
     ),
     *CHAIN_MUTANTS,
+    *LINK_MUTANTS,
     *GUARD_MUTANTS,
 )
