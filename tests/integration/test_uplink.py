@@ -113,10 +113,10 @@ async def test_the_jobs_user_reads_and_does_nothing_else(world: World) -> None:
     jobs = await world.hub_client("spark")
     info = json.loads((await jobs.request("jobsapi.STREAM.INFO.UP_00", b"")).data)
     assert info["state"]["messages"] >= 1
-    ask = b'{"last_by_subj": "up.VID-001.b"}'
+    ask = b'{"last_by_subj": "up.VID-001.f.battery"}'
     got = await jobs.request("jobsapi.DIRECT.GET.UP_00", ask)
     assert got.headers is not None
-    assert got.headers["Nats-Subject"] == "up.VID-001.b"
+    assert got.headers["Nats-Subject"] == "up.VID-001.f.battery"
     for reply in (
         "$JS.API.STREAM.DELETE.QUARANTINE",
         "$JS.API.STREAM.DELETE.UP_00",
