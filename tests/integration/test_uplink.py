@@ -153,6 +153,7 @@ async def test_a_store_put_back_while_nobody_looked_is_noticed(world: World) -> 
 async def test_a_control_plane_that_crashes_reads_on_where_it_was(world: World) -> None:
     rig, _ = await world.vehicle()
     local = await world.leaf_client(rig)
+    await wait_for_log(rig.agent, '"stream": "OUT_bulk"')
     async with connect(rig.url) as agent:
         await local.request("f.battery", GARBAGE)
         await keep(agent, 1, 2500)
