@@ -129,6 +129,7 @@ _LIST = "\n".join(f"{each.name:16}{each.about}" for each in BENCHMARKS)
     help="Where NAME.json is written, and where servers keep their files meanwhile.",
 )
 @click.option("--rows", help="gateway: only these rows, as a,c,f.")
+@click.option("--push", is_flag=True, help="gateway: vehicles push the lanes that trickle.")
 @click.option("--outages", type=click.IntRange(1), help="gateway: how many cuts of the link.")
 @click.option("--vehicles", type=click.IntRange(1), help="gateway: how many idle vehicles.")
 def main(
@@ -136,6 +137,7 @@ def main(
     quick: bool,
     out: Path,
     rows: str | None,
+    push: bool,
     outages: int | None,
     vehicles: int | None,
 ) -> None:
@@ -144,7 +146,7 @@ def main(
         chosen_rows = options.rows_of(rows) if rows else options.Options().rows
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--rows") from error
-    options.CHOSEN.set(options.Options(chosen_rows, outages, vehicles))
+    options.CHOSEN.set(options.Options(chosen_rows, outages, vehicles, push=push))
     chosen = [each for each in BENCHMARKS if not names or each.name in names]
     sys.exit(0 if run_all(chosen, quick=quick, out=out, clock=SystemClock()) else 1)
 

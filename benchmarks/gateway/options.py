@@ -26,6 +26,8 @@ class Options:
     rows: frozenset[str] = frozenset(ROWS)
     outages: int | None = None
     vehicles: int | None = None
+    push: bool = False
+    """Whether our vehicles push the lanes that trickle."""
 
 
 CHOSEN: ContextVar[Options] = ContextVar("CHOSEN")

@@ -15,6 +15,7 @@ from backhaul_codec.subjects import parse_uplink
 from backhaul_codec.wire.placed import decode_placed
 from backhaul_codec.wire.plain_reader import PlainReader
 from backhaul_hub.lane_names import out_stream
+from benchmarks.gateway.options import CHOSEN
 from benchmarks.gateway.site import ARRIVE_S, DEVICE, Inbox, Site
 from tests.support.rig.shaped_relay import ShapedRelay
 from tests.support.rig.vehicle import vehicle
@@ -83,6 +84,7 @@ async def our_site(
             directory,
             relay_to=partial(ShapedRelay, round_trip_s=round_trip_s),
             agent_settings=settings,
+            push=CHOSEN.get().push,
         ) as rig,
         rig.hub.connection() as hub,
         rig.device.connection() as leaf,

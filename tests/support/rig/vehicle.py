@@ -120,6 +120,7 @@ async def vehicle(
     linked: bool = True,
     hub_sync_interval: str = "always",
     agent_settings: str = "",
+    push: bool = False,
     relay_to: Callable[[str, int], Relay] = Relay,
     link_mode: str = "",
     schedule_s: float = 3600.0,
@@ -132,6 +133,7 @@ async def vehicle(
         linked: whether the link is up at once; `relay.heal()` brings it up later.
         hub_sync_interval: when the hub's server syncs its store to disk; "always" is our default.
         agent_settings: TOML tables to add to agent.toml.
+        push: whether lanes that trickle are pushed.
         relay_to: makes the link; given the host and port of the hub.
         link_mode: when the link is up; empty for always.
         schedule_s: time between visits, where the mode has a schedule.
@@ -148,7 +150,10 @@ async def vehicle(
             hub, DEVICE, directory / DEVICE, link_port=relay.port, link_mode=link_mode
         )
         text = device.agent_toml.read_text()
-        device.agent_toml.write_text(text.replace("= 3600.0", f"= {schedule_s}"))
+        text = text.replace("= 3600.0", f"= {schedule_s}")
+        if push:
+            text = text.replace("[link]\n", "[link]\npush = true\n")
+        device.agent_toml.write_text(text)
         if agent_settings:
             device.agent_toml.write_text(device.agent_toml.read_text() + "\n" + agent_settings)
         if not hub_runs:
