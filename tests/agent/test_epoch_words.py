@@ -139,6 +139,35 @@ async def test_what_the_hub_alone_holds_of_a_later_epoch_may_be_what_was_staged(
     assert await judge(ledger, Leaf([]), {42: 1, 43: 1}) == []
 
 
+async def test_the_current_epoch_may_be_the_one_in_which_it_was_sent(ledger: Ledger) -> None:
+    """A copy put back while epoch 43 was current: the hub has more of it, and nobody has ended it yet."""
+    assert await judge(ledger, Leaf([]), {42: 1, 43: 1}) == []
+    assert ledger.quarantined == 1
+
+
+async def test_nothing_is_judged_before_the_hub_has_spoken_of_each_later_epoch(
+    ledger: Ledger,
+) -> None:
+    writer = Writer(ledger, CONFIG, FakeClock(), on_commit=lambda: None)
+    suspects = writer.gate.suspects
+    suspects.restore(await ledger.staged(), 42, {"bulk": 1}, {})
+    words = EpochWords(ledger, writer, FakeClock())
+    running = asyncio.create_task(words.run(cast("JetStream", Leaf([(42, 1)]))))
+    try:
+        words.heard({42: {"bulk": (1, 0)}}, {})
+        await asyncio.sleep(0.05)
+        assert suspects.of(42), "epoch 43 was there at the start: a newer copy may have sent in it"
+        assert words.wanted()[:2] == [42, 43]
+        # One that began since is this ledger's alone.
+        await ledger.commit(LedgerChanges(opening=opening(44)))
+        words.heard({43: {"bulk": (0, 0)}}, {})
+        await until(lambda: not suspects.of(42))
+        assert [points for _, points in suspects.take_cleared()] == [[STAGED]]
+    finally:
+        running.cancel()
+        await asyncio.wait([running])
+
+
 async def test_holes_of_older_epochs_say_nothing_of_what_was_staged_later(ledger: Ledger) -> None:
     """Of a ledger that is gone, 41, only the end still stands in OUT; of 42 the hub knows more than we."""
     leaf = Leaf([(41, 9), (42, 1)])

@@ -74,6 +74,9 @@ class EpochWords:
         self._clock = clock
         self._highest: dict[int, dict[str, int]] = {}  # what the hub knows, by epoch and lane
         self._compared: set[int] = set()  # epochs whose OUT was looked at
+        self._at_start = set(
+            ledger.epochs
+        )  # those that a newer copy of the ledger may have gone on in
         self._news = asyncio.Event()
         self._recheck = (
             False  # the link has come up: another may have written in this epoch meanwhile
@@ -89,13 +92,27 @@ class EpochWords:
         vague = any(ledger.epoch in lane.confirmations.vague for lane in self._lanes)
         found = [ledger.epoch] if writer.gate.waiting or self._recheck or vague else []
         found += [epoch for lane in self._lanes for epoch in sorted(lane.adoption.strangers)]
-        found += [former.epoch for former in writer.gate.suspects.formers]
+        for suspect in writer.gate.suspects.formers:
+            found += [suspect.epoch, *self._unheard(suspect)]
         former = sorted(ledger.closed.values(), key=lambda lane: lane.id)
         # Also if it was heard of before it was over: that has not been judged.
         if former and former[-1].epoch not in self._compared:
             found.append(former[-1].epoch)
         found += [lane.epoch for lane in former if not lane.whole]
         return list(dict.fromkeys(found))[:ASKED_MAX]
+
+    def _unheard(self, former: Former) -> list[int]:
+        """Return the epochs after a former one in which its staged rows may have been sent, of which the hub has not spoken.
+
+        A newer copy of this ledger may have gone on in any that was there at the start, the current one included.
+        """
+        later = set(self._after(former)) & self._at_start
+        return sorted(later - self._highest.keys() - {former.epoch})
+
+    def _after(self, former: Former) -> list[int]:
+        """Return a former epoch and those after it, in their order; none where the ledger has it no more."""
+        epochs = list(dict.fromkeys(state.epoch for state in self._ledger.every_lane()))
+        return epochs[epochs.index(former.epoch) :] if former.epoch in epochs else []
 
     def heard(self, epochs: Mapping[int, Known], chain: Mapping[int, Ends]) -> None:
         """Take in what the hub knows of some epochs, and the hashes of its watermarks."""
@@ -131,7 +148,8 @@ class EpochWords:
             self._news.clear()
             async with trouble:
                 for former in self._writer.gate.suspects.formers:
-                    if former.epoch in self._highest and former.epoch != self._ledger.epoch:
+                    over = former.epoch in self._highest and former.epoch != self._ledger.epoch
+                    if over and not self._unheard(former):
                         await self._judge(former, jetstream)
                 for epoch, highest in list(self._highest.items()):
                     if epoch != self._ledger.epoch and epoch not in self._compared:
@@ -178,12 +196,10 @@ class EpochWords:
         taken_in = former.taken_in.get(lane, {})
         last_seqs = own | {epoch: first - 1 for epoch, (first, _) in taken_in.items()}
         last_seqs[former.epoch] = former.last_seqs.get(lane, 0)
-        epochs = list(dict.fromkeys(state.epoch for state in states))
-        after = epochs[epochs.index(former.epoch) :] if former.epoch in epochs else []
         in_out = sent_since(out, self._ledger, lane, former)
         for epoch, (_, last) in taken_in.items():
             in_out[epoch] = max(in_out.get(epoch, 0), own.get(epoch, 0), last)
-        later = set(after) & self._highest.keys() - {self._ledger.epoch}
+        later = set(self._after(former)) & self._highest.keys()
         ends = []
         for epoch in in_out.keys() | later | {former.epoch}:
             known = self._highest.get(epoch, {}).get(lane, 0)
