@@ -40,7 +40,7 @@ LINK_MUTANTS = (
     ),
     Mutant(
         "asleep-unheard",
-        "a lane is sourced no more though nothing takes in what is pushed",
+        "a lane is sourced no more though nothing takes its pushes in",
         "hub/backhaul_hub/links/pushes.py",
         "        if not (pusher.works and pushed in plan.applied):\n",
         "        if False:\n",
