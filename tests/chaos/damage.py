@@ -67,6 +67,8 @@ class Damage:
     """When that copy was made."""
     in_out: Damage | None = None
     """What waited in OUT then, and nowhere else."""
+    dictionaries: list[bytes] = field(default_factory=list)
+    """The ledger's: its messages may be packed against them."""
     clone: Clone | None = None
     """It went away with the second machine of a cloned disk."""
 
@@ -85,6 +87,8 @@ class Damage:
     def add_rows(self, rows: Iterable[tuple[str, bytes]]) -> None:
         """Take in messages of the ledger, by their subjects on the vehicle."""
         made = Uplinks()
+        for dictionary in self.dictionaries:
+            made.dictionaries.know(self.device, dictionary)
         for subject, body in rows:
             made.add(f"up.{self.device}.{subject}", body)
             self.writes |= _writes(self.device, f"up.{self.device}.{subject}", body)

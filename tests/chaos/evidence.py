@@ -99,7 +99,7 @@ class Uplinks:
     """What vehicles said of themselves: where, what, and its time."""
     said_again: set[Place] = field(default_factory=set)
     """Where frames stand that say that all their points were sent before (docs/adr/0031)."""
-    _dictionaries: PlainReader = field(default_factory=PlainReader)
+    dictionaries: PlainReader = field(default_factory=PlainReader)
     _compared: dict[LaneName, list[tuple[int, set[str]]]] = field(default_factory=dict)
     """By lane: the seqs at which a vehicle had told its heads of some nodes again."""
     _others: dict[LaneName, set[int]] = field(default_factory=dict)
@@ -108,14 +108,14 @@ class Uplinks:
     def add_dictionary(self, subject: str, body: bytes) -> None:
         """Take in a dictionary of the stream DICT."""
         _, device, digest = subject.split(".")
-        self._dictionaries.keep(device, bytes.fromhex(digest), body)
+        self.dictionaries.keep(device, bytes.fromhex(digest), body)
 
     def add(self, subject: str, body: bytes) -> None:
         """Take in one message."""
         try:
             uplink = parse_uplink(subject)
             message = decode(
-                self._dictionaries.take(uplink, body),
+                self.dictionaries.take(uplink, body),
                 node=uplink.node,
                 type=uplink.type,
                 key=uplink.key,

@@ -114,7 +114,7 @@ async def _put_back(out: str, world: World, rig: DeviceRig, damage: Damage, copy
 
 async def waiting(rig: DeviceRig, damage: Damage, *, trim: bool) -> Damage:
     """Return what waits in OUT for the hub to take it, as far as the leaf says so; trim OUT to that."""
-    waits = Damage(rig.device, 0, damage.at_ns)
+    waits = Damage(rig.device, 0, damage.at_ns, dictionaries=damage.dictionaries)
     token = tomllib.loads(rig.agent_toml.read_text())["device"]["token"]
     deadline_s = asyncio.get_running_loop().time() + _TRIES_S
     for stream in _STREAMS:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 _BLOCK = 512
 _LANES = "SELECT id, name, epoch, watermark FROM lanes"
 _UNPROVED = "SELECT subject, body FROM messages WHERE lane = ? AND seq > ?"
+_DICTIONARIES = "SELECT CAST(body AS BLOB) FROM dictionaries"
 _EPOCH = "SELECT value FROM meta WHERE name = 'epoch'"
 
 
@@ -118,6 +119,7 @@ def look_up(ledger: Path, damage: Damage, rollbacks: Sequence[Rollback] = ()) ->
     try:
         with opened(ledger) as db:
             [(damage.epoch,)] = db.execute(_EPOCH)
+            damage.dictionaries = [body for (body,) in db.execute(_DICTIONARIES)]
             for id_, name, epoch, watermark in db.execute(_LANES).fetchall():
                 lane = LaneName(damage.device, name, epoch)
                 above = proved(lane, watermark, rollbacks, damage.at_ns)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backhaul_codec.kinds import DICTIONARY
-from backhaul_codec.wire.dictionaries import plain, read_dictionary
+from backhaul_codec.wire.dictionaries import digest_of, plain, read_dictionary
 
 if TYPE_CHECKING:
     from backhaul_codec.subjects import Uplink
@@ -31,6 +31,10 @@ class PlainReader:
             self.keep(place.device, bytes.fromhex(place.key or ""), message)
             return message
         return plain(message, self._known.get(place.device, {}).get)
+
+    def know(self, device: str, dictionary: bytes) -> None:
+        """Keep a dictionary that did not pass by."""
+        self._known.setdefault(device, {})[digest_of(dictionary)] = dictionary
 
     def keep(self, device: str, digest: bytes, message: bytes) -> None:
         """Keep a device's dictionary. Raises: CodecError, as `read_dictionary`."""
