@@ -6,9 +6,11 @@ import json
 
 import pytest
 
+from backhaul_hub.errors import HubError
 from backhaul_hub.links.clock_service import ClockService
 from backhaul_hub.nats.rate_limit import BURST, REFILL_S, Allowance
 from tests.hub.clock_wire import TOKENS, HubClock, Wire, serving
+from tests.support.waiting import until
 
 
 async def test_an_answer_goes_where_the_hub_knows_and_never_to_the_reply_subject() -> None:
@@ -82,6 +84,32 @@ async def test_what_a_vehicle_says_of_itself_is_passed_on_and_never_costs_it_the
     assert (service.answered, service.refused) == (6, 0)
     await wire.question("VID-003", b'{"t1": 1}')
     assert len(heard) == 6, "who is not known is not heard"
+
+
+async def test_where_down_ends_is_told_whom_asks_and_nobody_is_kept_waiting_by_a_server() -> None:
+    wire, ends = Wire(), [41, None]
+
+    async def down_end(device: str) -> int | None:
+        assert device == "VID-001"
+        if not ends:
+            raise HubError("no answer")
+        return ends.pop(0)
+
+    service = ClockService(
+        wire,  # type: ignore[arg-type]
+        HubClock(),
+        TOKENS.get,
+        on_push=lambda *_: ["bulk"],
+        down_end=down_end,
+    )
+    await service.listen(wire)  # type: ignore[arg-type]
+    words = [b'"in":true', b'"in":true', b'"in":true', b'"in":false', b'"x":1']
+    for number, word in enumerate(words, start=1):
+        question = b'{"t1": %d, "push": {"epoch": 7, "lanes": {}, %s}}' % (number, word)
+        await wire.question("VID-001", question)
+        await until(lambda number=number: service.answered == number)  # type: ignore[misc]
+    assert [body.get("down") for _, body in wire.sent] == [41, None, None, None, None]
+    assert all(body["push"] == ["bulk"] for _, body in wire.sent)
 
 
 async def test_a_device_that_is_not_known_is_not_answered() -> None:

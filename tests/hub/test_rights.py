@@ -199,6 +199,20 @@ async def test_a_device_pushes_under_its_own_name_and_token_alone(fleet: Fleet) 
     assert refused == [*others, f"u.{MINE}.{mine.token}.b", "u.>"]
 
 
+async def test_a_device_hears_what_is_spoken_to_it_alone_and_speaks_there_to_nobody(
+    fleet: Fleet,
+) -> None:
+    mine, theirs = fleet.mine.device, fleet.theirs.device
+    own = [f"w.{MINE}.{mine.token}.>", f"w.{MINE}.{mine.token}.c.1"]
+    others = [
+        *(f"w.{THEIRS}.{theirs.token}.>", f"w.{THEIRS}.{mine.token}.>", f"w.{MINE}.*.>"),
+        *(f"w.{MINE}.{theirs.token}.c.1", f"w.*.{mine.token}.>", "w.>"),
+    ]
+    spoken = [f"w.{MINE}.{mine.token}.c.2", f"w.{THEIRS}.{theirs.token}.s.wake"]
+    refused = await fleet.mine.refusals(spoken, [*own, *others])
+    assert refused == [*spoken, *others]
+
+
 async def test_a_device_resets_its_own_nodes_durable_and_no_other(fleet: Fleet) -> None:
     own = f"hubapi.CONSUMER.RESET.{DOWN}.{MINE}-{fleet.mine.device.token}_n_battery"
     answer = await fleet.mine.client.request(own, b"{}", timeout=30)

@@ -20,6 +20,7 @@ async def listening_to_everything_of_others(ground: Ground) -> None:
         *("up.>", "in.>", "fleet.>", "$KV.>", "$O.>", "$JS.>", "$JS.FC.>", "$JSC.>", "$SYS.>"),
         *("_R_.>", "_INBOX.>", f"_INBOX_{HONEST}.>", f"$JS.{HONEST}.API.>", "$JS.API.>"),
         *(f"dn.{HONEST}.>", f"dn.{HONEST}.{token}", f"clkr.{HONEST}.{token}"),
+        *("w.>", f"w.{HONEST}.>", f"w.{HONEST}.{token}.>", f"w.{HONEST}.{token}.p.lamp.on.%"),
         *(f"$JS.{HONEST}.API.CONSUMER.RESET.OUT_bulk.{token}", f"$JS.FC.OUT_bulk.{token}.*"),
     ]
     for subject in subjects:

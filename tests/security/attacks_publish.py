@@ -93,6 +93,7 @@ async def questions_and_answers_of_others(ground: Ground) -> None:
         ground,
         *(f"clk.{HONEST}", f"blob.{HONEST}"),
         *(f"clkr.{HONEST}.{token}", f"blobr.{HONEST}.{token}", f"dn.{HONEST}.{token}"),
+        *(f"w.{HONEST}.{token}.c.unlock", f"w.{HONEST}.{token}.s.wake"),
         *(f"$JS.FC.{durable}.abcd", f"$JS.FC.hub.ABC.{durable}.abcd"),
         *(f"$JS.FC.OUT_bulk.{token}.abcd", f"_INBOX_{HONEST}.x"),
         f"$JS.{HONEST}.API.CONSUMER.RESET.OUT_bulk.{token}",

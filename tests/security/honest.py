@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _SECOND_NS = 1_000_000_000
 # Where the hub speaks to this vehicle.
-_FROM_THE_HUB = ("dn.>", "clkr.>", "blobr.>")
+_FROM_THE_HUB = ("dn.>", "clkr.>", "blobr.>", "w.>")
 
 
 class HonestVehicle:

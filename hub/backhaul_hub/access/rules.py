@@ -23,7 +23,7 @@ from collections.abc import Iterable, Mapping
 
 from backhaul_codec.kinds import SHARED_LANES, Lane
 from backhaul_codec.protocol.enrolment import REQUEST_BYTES_MAX, answer_prefix, request_subject
-from backhaul_codec.protocol.push import PUSHES, push_subject
+from backhaul_codec.protocol.push import BESIDE, PUSHES, beside_subject, push_subject
 from backhaul_codec.subjects import DICTIONARY_STREAM, IMPORT_STREAM
 from backhaul_hub import shards
 from backhaul_hub.access.account_names import ACCOUNTS, AccountName
@@ -63,7 +63,7 @@ _READ_MANY_OF_DICT = f"DIRECT.GET.{DICTIONARY_STREAM}"
 _FROM_TWIN = ("fleet.*.veh.*.evt.alert.>", "fleet.*.veh.*.cmd.>")
 CLOCK_QUESTIONS, CLOCK_ANSWERS = "clk.*", "clkr.*.*"
 BLOB_QUESTIONS, BLOB_ANSWERS = "blob.*", "blobr.*.*"
-_TO_LEAFS = ("dn.>", CLOCK_ANSWERS, BLOB_ANSWERS)
+_TO_LEAFS = ("dn.>", CLOCK_ANSWERS, BLOB_ANSWERS, BESIDE)
 # The subject says who asks, which the permissions of FLEET make true.
 _FROM_LEAFS = (CLOCK_QUESTIONS, BLOB_QUESTIONS)
 _DELIVERIES = "dlv.*.*"
@@ -172,6 +172,7 @@ def vehicle_rights() -> Rights:
             *(down_deliver_subject(_DEVICE, _TOKEN, lane) for lane in inward),
             clock_answer_subject(_DEVICE, _TOKEN),
             blob_answer_subject(_DEVICE, _TOKEN),
+            beside_subject(_DEVICE, _TOKEN, ">"),
             *(f"$JSC.R.*.*.{durable}.*" for durable in durables),
             f"_INBOX_{_DEVICE}.>",
         ),

@@ -21,6 +21,7 @@ from backhaul_hub.lane_names import lanes_of
 from backhaul_hub.links.down_consumers import drop_stale_consumers, make_writable
 from backhaul_hub.links.recent_setups import SetUps
 from backhaul_hub.links.source_keeper import SourceKeeper
+from backhaul_hub.links.speaker import Speaker
 from backhaul_hub.uplink.device_words import WordBook
 from backhaul_hub.uplink.device_words_store import restore as restore_words
 from backhaul_hub.uplink.lane_rows import read_lanes
@@ -42,14 +43,19 @@ class Devices:
         """Return the devices that may connect: all but those that were revoked."""
         return {id_: device for id_, device in self._known.items() if not device.revoked_ns}
 
+    def one(self, id_: str) -> Device | None:
+        """Return a device that may connect, None for any other."""
+        known = self._known.get(id_)
+        return known if known and not known.revoked_ns else None
+
     def replace(self, known: dict[str, Device]) -> None:
         """Take in that hub.db was read again."""
         self._known = known
 
     def token_of(self, device: str) -> str | None:
         """Return the token of a device that may connect."""
-        known = self._known.get(device)
-        return known.token if known and not known.revoked_ns else None
+        known = self.one(device)
+        return known.token if known else None
 
     def of_leaf(self, leaf: str) -> str | None:
         """Return whose leaf has a name."""
@@ -80,6 +86,7 @@ class Fleet(Subsystem):
         self.words = WordBook(self.continuity)
         self.sources = SourceKeeper(ground.config, ground.clock, self.continuity, devices.known)
         self.set_ups = SetUps(ground.clock, tell_again)
+        self.speaker = Speaker(ground.clock, devices.one, devices.active)
         self.unknown: set[str] = set()
         """Devices of which DOWN has durables, and hub.db nothing."""
         self._ground = ground
@@ -95,11 +102,13 @@ class Fleet(Subsystem):
         await restore_words(self._ground.registry, self.words)
         await self.learn()
         await self.sources.start(self._ground.api, self._ground.keys.push_api)
+        self.speaker.start(self._ground.client, self._ground.api)
 
     def tasks(self) -> Tasks:
         """Return the keepers of the sources."""
         yield self.sources.keep(self._ground.api, self.learn)
         yield self.set_ups.run()
+        yield self.speaker.run()
 
     async def learn_all(self) -> None:
         """Learn of the devices, and have the servers know them.
@@ -140,6 +149,7 @@ class Fleet(Subsystem):
         """Take in that a device's leaf has connected."""
         self.sources.connected(device)
         self._commands.link_up(device)
+        self.speaker.linked(device)
         # A reset may have been the last that a control plane did before it died.
         self.set_ups.note(device)
 
@@ -148,6 +158,11 @@ class Fleet(Subsystem):
         self.sources.disconnected(device)
         self._commands.link_down(device)
         self.set_ups.drop(device)
+        self.speaker.beside.gone(device)
+
+    async def down_end(self, device: str) -> int | None:
+        """Return the last sequence in DOWN of the part that a device's IN sources (links/speaker.py)."""
+        return await self.speaker.last_seq(self._ground.api, device)
 
     def source_set_up(self, device: str) -> None:
         """Take in that a device's durable on DOWN was reset."""

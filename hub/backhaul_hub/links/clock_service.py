@@ -13,8 +13,9 @@ is checked on those, so a device could have the hub publish anywhere in its own 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated
 
 import msgspec
@@ -26,6 +27,7 @@ from nats.errors import Error as NatsError
 
 from backhaul_codec.strict.json import JsonError, Reader
 from backhaul_hub.access.rules import CLOCK_QUESTIONS, clock_answer_subject
+from backhaul_hub.errors import HubError
 from backhaul_hub.nats.forged import is_forged
 from backhaul_hub.nats.rate_limit import PENDING_MAX, Allowance
 from backhaul_hub.uplink.hashes import HASHES_MAX
@@ -63,10 +65,14 @@ class HashesAnswer(msgspec.Struct, frozen=True):
 
 
 class PushWord(msgspec.Struct, frozen=True):
-    """The lanes of an epoch that a vehicle pushes, and after which seq (links/pushes.py); all others are to be sourced."""
+    """The lanes of an epoch that a vehicle pushes, and after which seq (links/pushes.py); all others are to be sourced.
+
+    ``in_``: it would not source DOWN, and listens to what is spoken beside (links/beside.py).
+    """
 
     epoch: Epoch
     lanes: Annotated[dict[str, Annotated[int, Meta(ge=0, lt=1 << 62)]], Meta(max_length=LANES_MAX)]
+    in_: bool = msgspec.field(name="in", default=False)
 
 
 class ClockQuestion(msgspec.Struct, frozen=True):
@@ -91,7 +97,8 @@ class ClockAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     ``epochs``: what is known of those that were asked about; None where that cannot be said now.
     ``chain``: the hashes at their watermarks. ``hashes``: those that were asked for. ``yield_s``: for so long
     the device is to stay away: it is another machine's turn, which has the same identity. ``push``: the lanes that
-    no source brings, where the device has said which it would push.
+    no source brings, where the device has said which it would push. ``down``: the last sequence in DOWN of what comes
+    through its IN, where it would not source that.
     """
 
     t1: int
@@ -102,6 +109,7 @@ class ClockAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     hashes: HashesAnswer | None = None
     yield_s: int = 0
     push: list[str] | None = None
+    down: int | None = None
 
 
 _read = Reader(ClockQuestion).read
@@ -120,6 +128,7 @@ class ClockService:
             returns for how many seconds it is to stay away.
         on_push: called with a device, an epoch, and the lanes that it would push after their seqs; returns those
             that it may.
+        down_end: returns the last sequence in DOWN of what comes through a device's IN, None where it has none.
     """
 
     def __init__(
@@ -132,6 +141,7 @@ class ClockService:
         on_still: Callable[[str, int, Mapping[str, int]], None] = lambda *_: None,
         on_heard: Callable[[str, bytes], float] = lambda *_: 0.0,
         on_push: Callable[[str, int, Mapping[str, int]], list[str]] = lambda *_: [],
+        down_end: Callable[[str], Awaitable[int | None]] | None = None,
     ) -> None:
         self.answered = 0
         self.refused = 0
@@ -144,6 +154,7 @@ class ClockService:
         self._on_still = on_still
         self._on_heard = on_heard
         self._on_push = on_push
+        self._down_end = down_end
         self._waiting: set[asyncio.Task[None]] = set()
 
     async def listen(self, client: Client) -> None:
@@ -174,9 +185,9 @@ class ClockService:
         push = None
         if (word := question.push) is not None and not yield_s:
             push = self._on_push(device, word.epoch, word.lanes)
-        asks = question.epochs or question.hashes
-        if asks and not yield_s and self._known is not None and len(self._waiting) < WAITING_MAX:
-            task = asyncio.create_task(self._answer(device, token, question, t2, self._known, push))
+        asks = question.epochs or question.hashes or (word is not None and word.in_)
+        if asks and not yield_s and len(self._waiting) < WAITING_MAX:
+            task = asyncio.create_task(self._answer(device, token, question, t2, push))
             self._waiting.add(task)
             task.add_done_callback(self._waiting.discard)
         else:
@@ -189,26 +200,26 @@ class ClockService:
         token: str,
         question: ClockQuestion,
         t2: int,
-        known: Known,
         push: list[str] | None,
     ) -> None:
         """Answer once the hub's knowledge is at hand; the time that takes counts as the hub's."""
-        epochs, chain = None, {}
-        if question.epochs:
-            epochs = await known.of(device, question.epochs)
-            chain = {} if epochs is None else await known.ends(device, question.epochs)
-        hashes = await self._hashes(device, question.hashes, known)
+        epochs, chain, down = None, {}, None
+        if question.epochs and self._known is not None:
+            epochs = await self._known.of(device, question.epochs)
+            chain = {} if epochs is None else await self._known.ends(device, question.epochs)
+        hashes = await self._hashes(device, question.hashes)
+        if question.push is not None and question.push.in_ and self._down_end is not None:
+            with contextlib.suppress(HubError, NatsError):  # it asks again
+                down = await self._down_end(device)
         answer = ClockAnswer(
-            *(question.t1, t2, self._clock.now_ns(), epochs, chain, hashes), push=push
+            *(question.t1, t2, self._clock.now_ns(), epochs, chain, hashes), push=push, down=down
         )
         await self._tell(device, token, answer)
 
-    async def _hashes(
-        self, device: str, asked: AskedHashes | None, known: Known
-    ) -> HashesAnswer | None:
-        if asked is None or not 0 <= asked.hi - asked.lo < HASHES_MAX:
+    async def _hashes(self, device: str, asked: AskedHashes | None) -> HashesAnswer | None:
+        if self._known is None or asked is None or not 0 <= asked.hi - asked.lo < HASHES_MAX:
             return None
-        found = await known.hashes(device, asked.lane, asked.epoch, asked.lo, asked.hi)
+        found = await self._known.hashes(device, asked.lane, asked.epoch, asked.lo, asked.hi)
         return None if found is None else HashesAnswer(asked.lane, asked.epoch, asked.lo, found)
 
     async def _tell(self, device: str, token: str, answer: ClockAnswer) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from nats.aio.client import Client
@@ -59,6 +59,8 @@ class JetStreamApi:
         self._patience_s = patience_s
         self.on_stored: Callable[[Json], None] = lambda _: None
         """Hears each acknowledgement of what was published."""
+        self.on_published: Callable[[str, bytes], Awaitable[None]] = _nobody
+        """Hears of each message that a stream has taken: subject and body."""
 
     async def request(
         self,
@@ -109,6 +111,7 @@ class JetStreamApi:
         """
         answer = await self._ask(subject, payload, headers)
         self.on_stored(answer)
+        await self.on_published(subject, payload)
         return answer
 
     async def _ask(
@@ -171,6 +174,20 @@ class JetStreamApi:
             raise
         return base64.b64decode(answer["message"].get("data", ""))
 
+    async def last_seq(self, stream: str, subject: str) -> int:
+        """Return the sequence of the last message on a subject by the word of the stream's leader, 0 for none.
+
+        Raises:
+            HubError: the stream is not there, or nobody answered.
+        """
+        try:
+            answer = await self.request(f"STREAM.MSG.GET.{stream}", {"last_by_subj": subject})
+        except JetStreamError as error:
+            if error.err_code == MESSAGE_NOT_FOUND:
+                return 0
+            raise
+        return int(answer["message"]["seq"])
+
     async def stream_info(self, stream: str) -> Json | None:
         """Return a stream's info, None where there is no such stream."""
         try:
@@ -202,3 +219,7 @@ class JetStreamApi:
         except JetStreamError as error:
             if error.err_code != CONSUMER_NOT_FOUND:
                 raise
+
+
+async def _nobody(subject: str, payload: bytes) -> None:
+    """Hear of a message, and do nothing."""

@@ -1,0 +1,124 @@
+"""The messages that the hub speaks to vehicles beside DOWN. Pure; times are monotonic seconds.
+
+Every message that DOWN has taken is said once more (`protocol/push.py`): a vehicle that does not source DOWN hears it
+at once, and of one that does not listen the server drops it. So nobody has to know here who sleeps. Only watermarks
+are said more seldom: written into DOWN each time, they would be most of what an idle link carries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import msgspec
+
+from backhaul_codec.protocol.push import WAKE
+from backhaul_codec.strict.json import JsonError, Reader
+
+WATERMARK_S_MIN = 9.0
+"""Between two watermarks of a lane; a vehicle gives a lane that it pushes up after 12 s without one."""
+WATERMARK_MESSAGES = 32
+"""A watermark that is further by so many is said at once."""
+LINKED_S = 2.0
+"""So long after a link has come up its vehicle is woken: it may not have noticed that the link was gone."""
+_WATERMARK = "s.watermark."
+
+
+class Said(NamedTuple):
+    """A message to say to a device: of its own subject, as in IN."""
+
+    device: str
+    leaf_subject: str
+    body: bytes
+
+
+class _Words(msgspec.Struct):
+    epoch: int = 0
+    seq: int = 0
+    fork: int = 0
+
+
+@dataclass(slots=True)
+class _Lane:
+    """The watermark of one lane that was said last, and a newer one that waits."""
+
+    words: _Words
+    said_s: float
+    newer: tuple[Said, _Words] | None = None
+
+
+_read = Reader(_Words).read
+
+
+class Beside:
+    """Decides for all devices."""
+
+    def __init__(self) -> None:
+        self._lanes: dict[str, dict[str, _Lane]] = {}
+        """By device and leaf subject."""
+        self._waiting: set[tuple[str, str]] = set()
+        self._wakes: dict[str, float] = {}
+
+    def stored(self, subject: str, body: bytes, now_s: float) -> Said | None:
+        """Take in that a stream has taken a message; return the one to say now, if any."""
+        kind, _, rest = subject.partition(".")
+        device, _, leaf_subject = rest.partition(".")
+        # What goes to a node's own stream comes by that one, which does not sleep.
+        if kind != "in" or not leaf_subject or leaf_subject.startswith("n."):
+            return None
+        said = Said(device, leaf_subject, body)
+        return self._watermark(said, now_s) if leaf_subject.startswith(_WATERMARK) else said
+
+    def _watermark(self, said: Said, now_s: float) -> Said | None:
+        try:
+            words = _read(said.body)
+        except JsonError:
+            return said
+        lanes, place = self._lanes.setdefault(said.device, {}), (said.device, said.leaf_subject)
+        lane = lanes.get(said.leaf_subject)
+        if lane is not None and now_s - lane.said_s < WATERMARK_S_MIN and _may_wait(lane, words):
+            lane.newer = said, words
+            self._waiting.add(place)
+            return None
+        lanes[said.leaf_subject] = _Lane(words, now_s)
+        self._waiting.discard(place)
+        return said
+
+    def linked(self, device: str, now_s: float) -> None:
+        """Take in that a device's link has come up: it may have missed some."""
+        self.gone(device)
+        self._wakes[device] = now_s + LINKED_S
+
+    def gone(self, device: str) -> None:
+        """Take in that a device's link is gone."""
+        self._wakes.pop(device, None)
+        for leaf_subject in self._lanes.pop(device, {}):
+            self._waiting.discard((device, leaf_subject))
+
+    def wake(self, devices: Iterable[str], now_s: float) -> None:
+        """Have devices woken: the hub may have failed to say something to them."""
+        self._wakes |= dict.fromkeys(devices, now_s)
+
+    def due(self, now_s: float) -> list[Said]:
+        """Return the messages to say by now."""
+        due = []
+        for device, leaf_subject in sorted(self._waiting):
+            lane = self._lanes[device][leaf_subject]
+            if lane.newer is not None and now_s - lane.said_s >= WATERMARK_S_MIN:
+                said, words = lane.newer
+                due.append(said)
+                self._lanes[device][leaf_subject] = _Lane(words, now_s)
+                self._waiting.discard((device, leaf_subject))
+        for device, at_s in list(self._wakes.items()):
+            if at_s <= now_s:
+                del self._wakes[device]
+                due.append(Said(device, WAKE, b""))
+        return due
+
+
+def _may_wait(lane: _Lane, words: _Words) -> bool:
+    before = lane.words
+    return (words.epoch, words.fork) == (before.epoch, before.fork) and (
+        before.seq <= words.seq < before.seq + WATERMARK_MESSAGES
+    )

@@ -1,0 +1,89 @@
+"""Speaking to vehicles beside DOWN: the shell around `beside.Beside`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+
+import structlog
+from nats.aio.client import Client
+from nats.errors import Error as NatsError
+
+from backhaul_codec.protocol.push import beside_subject
+from backhaul_hub.device import Device
+from backhaul_hub.lane_names import DOWN, down_filters
+from backhaul_hub.links.beside import Beside, Said
+from backhaul_hub.nats.jetstream import JetStreamApi
+from backhaul_runtime.clock import Clock
+
+LOOK_S = 1.0
+log = structlog.get_logger(__name__)
+
+
+class Speaker:
+    """Speaks over the connection that writes into DOWN.
+
+    Args:
+        device: returns a device that may connect, None for any other.
+        everybody: returns the ids of all devices that may connect.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        device: Callable[[str], Device | None],
+        everybody: Callable[[], Collection[str]],
+    ) -> None:
+        self.beside = Beside()
+        self._clock = clock
+        self._device = device
+        self._everybody = everybody
+        self._client: Client | None = None
+
+    def start(self, client: Client, api: JetStreamApi) -> None:
+        """Say from now on each message that this API publishes to a device."""
+        self._client = client
+        api.on_published = self._stored
+
+    async def run(self) -> None:
+        """Say all that is due; for ever. At first, and after each reconnect, wake all: a message may be unsaid."""
+        assert self._client is not None
+        connects = -1
+        while True:
+            now_s = self._clock.monotonic_s()
+            if connects != (connects := self._client.stats["reconnects"]):
+                self.beside.wake(self._everybody(), now_s)
+            for said in self.beside.due(now_s):
+                await self._say(said)
+            await asyncio.sleep(LOOK_S)
+
+    def linked(self, device: str) -> None:
+        """Take in that a device's link has come up."""
+        self.beside.linked(device, self._clock.monotonic_s())
+
+    async def last_seq(self, api: JetStreamApi, device: str) -> int | None:
+        """Return the last sequence in DOWN of the part that a device's IN sources; None where there is no such device.
+
+        Raises:
+            HubError: nobody answered.
+        """
+        known = self._device(device)
+        if known is None:
+            return None
+        return max([await api.last_seq(DOWN, part) for part in down_filters(known)])
+
+    async def _stored(self, subject: str, body: bytes) -> None:
+        said = self.beside.stored(subject, body, self._clock.monotonic_s())
+        if said is not None:
+            await self._say(said)
+
+    async def _say(self, said: Said) -> None:
+        device = self._device(said.device)
+        if device is None or self._client is None:
+            return
+        try:
+            subject = beside_subject(device.id, device.token, said.leaf_subject)
+            await self._client.publish(subject, said.body)
+        except NatsError as error:
+            log.warning("not_said_beside", device=device.id, error=repr(error))
+            self.beside.wake([device.id], self._clock.monotonic_s() + LOOK_S)

@@ -1,0 +1,91 @@
+"""What is said beside DOWN, and when, without a server."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from backhaul_codec.protocol.push import WAKE
+from backhaul_hub.links.beside import LINKED_S, WATERMARK_MESSAGES, WATERMARK_S_MIN, Beside, Said
+
+DEVICE = "VID-001"
+
+
+def watermark(seq: int, **words: int) -> bytes:
+    return json.dumps({"epoch": 7, "seq": seq, "hash": "", **words}).encode()
+
+
+def told(beside: Beside, body: bytes, now_s: float) -> bool:
+    subject = f"in.{DEVICE}.s.watermark.bulk"
+    return beside.stored(subject, body, now_s) == Said(DEVICE, "s.watermark.bulk", body)
+
+
+def test_what_down_has_taken_is_said_at_once_as_in_in() -> None:
+    beside = Beside()
+    assert beside.stored("in.VID-001.c.ab", b"{}", 0.0) == Said("VID-001", "c.ab", b"{}")
+    assert beside.stored("in.VID-001.p.lamp.on.%", b"1", 0.0) == Said(
+        "VID-001", "p.lamp.on.%", b"1"
+    )
+
+
+@pytest.mark.parametrize(
+    "subject", ["in.VID-001.n.gps.p.gps.mode.%", "in.VID-001", "quarantine.up.VID-001.f", "in", ""]
+)
+def test_what_no_in_brings_is_not_said(subject: str) -> None:
+    assert Beside().stored(subject, b"", 0.0) is None
+
+
+def test_watermarks_are_said_now_and_then_and_the_newest_in_the_end() -> None:
+    beside = Beside()
+    assert told(beside, watermark(1), 0.0)
+    assert not told(beside, watermark(2), 5.0)
+    assert not told(beside, watermark(3), 6.0)
+    assert beside.due(WATERMARK_S_MIN - 0.1) == []
+    assert beside.due(WATERMARK_S_MIN) == [Said(DEVICE, "s.watermark.bulk", watermark(3))]
+    assert beside.due(WATERMARK_S_MIN + 100) == []
+    assert not told(beside, watermark(4), WATERMARK_S_MIN + 1)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        watermark(10 + WATERMARK_MESSAGES),
+        watermark(9),
+        watermark(10, epoch=8),
+        watermark(10, fork=1),
+        b"x",
+    ],
+)
+def test_a_watermark_that_says_more_is_said_at_once(body: bytes) -> None:
+    beside = Beside()
+    assert told(beside, watermark(10), 0.0)
+    assert not told(beside, watermark(11), 0.5)
+    assert told(beside, body, 1.0)
+
+
+def test_a_link_that_came_up_is_told_all_anew_and_woken() -> None:
+    beside = Beside()
+    assert told(beside, watermark(1), 0.0)
+    assert not told(beside, watermark(2), 1.0)
+    beside.linked(DEVICE, 2.0)
+    assert told(beside, watermark(2), 2.0)
+    assert beside.due(2.0) == []
+    assert beside.due(2.0 + LINKED_S) == [Said(DEVICE, WAKE, b"")]
+    assert beside.due(100.0) == []
+
+
+def test_a_link_that_is_gone_is_told_nothing() -> None:
+    beside = Beside()
+    told(beside, watermark(1), 0.0)
+    told(beside, watermark(2), 1.0)
+    beside.linked("VID-002", 1.0)
+    beside.gone("VID-002")
+    beside.gone(DEVICE)
+    assert beside.due(100.0) == []
+
+
+def test_whoever_may_have_missed_a_word_is_woken() -> None:
+    beside = Beside()
+    beside.wake(["VID-001", "VID-002"], 5.0)
+    assert [said.device for said in beside.due(5.0)] == ["VID-001", "VID-002"]
