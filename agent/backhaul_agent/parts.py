@@ -54,6 +54,7 @@ from backhaul_agent.metered.account import LinkAccount
 from backhaul_agent.metered.controller import Visits
 from backhaul_agent.presence.machine import identify
 from backhaul_agent.push.pusher import Pusher
+from backhaul_agent.push.sleeper import Sleeper
 from backhaul_agent.status.health_watch import HealthWatch
 from backhaul_agent.status.metrics import METRICS, samples
 from backhaul_agent.status.service import serve
@@ -203,7 +204,13 @@ class Parts:
         self._pusher = Pusher(
             config, ledger, self._lanes, self._uplink, clock, exchange.push_word_changed
         )
-        exchange.push_word, exchange.on_push = self._pusher.word, self._pusher.heard
+        self._sleeper = Sleeper(
+            *(config, self._downlink, self._uplink, clock, exchange.push_word_changed),
+            in_doubt=lambda: self._pusher.policy.wakes,
+            enabled=self._pusher.enabled,
+        )
+        exchange.push_word = lambda: self._pusher.word(asks_down_end=self._sleeper.sleep.asks)
+        exchange.on_push, exchange.on_down_end = self._pusher.heard, self._sleeper.sleep.heard
         self._flow.unread = self._pusher.policy.asleep
         self._timekeeper.on_step_over.append(self._link_news.compare_again)
         self._listening = True
@@ -215,6 +222,7 @@ class Parts:
             ("link", self._flow.status),
             ("link", self._account.status),
             ("link", self._pusher.status),
+            ("link", self._sleeper.status),
             ("leaf", self._leaf_store.status),
             ("leaf", lambda: self._redial.status(clock.monotonic_s())),
             ("ledger", ledger.status),
@@ -293,6 +301,7 @@ class Parts:
             self._history.run(client),
             self._flow.run(jetstream),
             self._pusher.run(jetstream),
+            self._sleeper.run(client, jetstream),
             self._visits.run(jetstream),
             self._artifact_service.run(client),
             self._artifacts.run(client),

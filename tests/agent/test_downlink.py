@@ -15,7 +15,7 @@ from backhaul_agent.config import Config, DeviceConfig
 from backhaul_agent.downlink.downlink import Downlink
 from backhaul_agent.errors import JetStreamError
 from backhaul_agent.leaf.connection import requester
-from backhaul_agent.leaf.jetstream import JetStream
+from backhaul_agent.leaf.jetstream import JetStream, Stored
 from backhaul_agent.ledger.ledger import Ledger
 from backhaul_agent.uplink.resend import read_ask
 from tests.agent.ledgers import FailingDisk
@@ -137,6 +137,49 @@ async def test_each_message_is_handed_over_once_in_order(
         await it.put("s.note.a", b"5")
         await it.until_read(5)
         assert it.seen == [("s.note.a", b"5")]
+
+
+async def test_what_came_beside_is_passed_over_once_it_comes_by_the_stream(
+    tmp_path: Path, nats_server: NatsServer
+) -> None:
+    async with reader(tmp_path, nats_server) as it:
+        await it.api("STREAM.CREATE.IN", STREAM)
+        beside = [
+            ("s.note.a", b"1"),
+            ("s.note.b", b"old"),
+            ("s.word", b"2"),
+            ("s.note", b"garbage"),
+        ]
+        await it.downlink.take_beside([Stored(0, *each) for each in beside])
+        await it.put("s.note.a", b"1")
+        await it.put("s.note.b", b"new")
+        await it.put("s.word", b"2")
+        await it.put("s.note.a", b"1")
+        await it.until_read(4)
+        assert it.seen == [
+            ("s.note.a", b"1"), ("s.note.b", b"old"), ("s.note.b", b"new"), ("s.note.a", b"1")
+        ]  # fmt: skip
+        assert it.remembered == [b"2"]
+        assert it.downlink.news == 4
+
+
+async def test_what_came_beside_waits_for_the_disk_and_the_position_after_it(
+    tmp_path: Path, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("backhaul_agent.commit.writer.RETRY_S", 0.0)
+    async with reader(tmp_path, nats_server) as it:
+        await it.api("STREAM.CREATE.IN", STREAM)
+        it.disk.error = sqlite3.OperationalError("database or disk is full")
+        taking = asyncio.create_task(it.downlink.take_beside([Stored(0, "s.note.a", b"1")]))
+        await it.put("s.note.a", b"1")
+        await until(lambda: it.downlink.news == 1)
+        assert "count" not in it.ledger.meta
+        assert "in_position" not in it.ledger.meta
+        it.disk.error = None
+        await it.until_read(1)
+        await taking
+        assert it.ledger.meta["count"] == 1
+        assert it.seen == [("s.note.a", b"1")]
 
 
 async def test_news_wake_the_reader_without_a_poll(

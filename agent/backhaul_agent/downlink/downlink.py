@@ -3,6 +3,9 @@
 The position is committed in the same transaction as what the messages changed, so nothing is merged
 twice or skipped, whatever dies at whatever moment. A stream republishes the headers of what it
 stores, which wakes its reader; a slow look at the stream's state is the net under it.
+
+While IN sleeps (`push/in_sleep.py`) messages come beside it, and are handed over at once. The position does not move
+by that: IN brings each of them again, and it is passed over then.
 """
 
 from __future__ import annotations
@@ -18,8 +21,9 @@ from nats.errors import Error as NatsError
 from backhaul_agent.cancellation import heed_cancel
 from backhaul_agent.downlink.reader import InReader
 from backhaul_agent.leaf.streams import IN_NEWS
-from backhaul_agent.ledger.rows import Inbound
+from backhaul_agent.ledger.rows import Inbound, Inward
 from backhaul_codec.kinds import SHARED_LANES
+from backhaul_codec.protocol.push import is_passing
 from backhaul_codec.subjects import parse_leaf, shared_subject
 
 if TYPE_CHECKING:
@@ -32,9 +36,10 @@ if TYPE_CHECKING:
     from backhaul_agent.config import Config
     from backhaul_agent.leaf.jetstream import JetStream, Stored
     from backhaul_agent.ledger.ledger import Ledger
-    from backhaul_agent.ledger.rows import Inward
     from backhaul_codec.kinds import Lane
 
+TAKEN_MAX = 1024
+"""Subjects of which it is known what came beside; of any other a message is handed over twice."""
 log = structlog.get_logger("downlink")
 
 
@@ -59,13 +64,18 @@ class Downlink:
     def __init__(
         self, config: Config, ledger: Ledger, writer: Writer, own: Collection[Lane] = ()
     ) -> None:
+        self.news = 0
+        """Counts what IN has brought that is more than passing."""
         self._handlers: dict[str, _Registered] = {}
+        self._writer = writer
+        self._taken: dict[str, bytes] = {}
+        """By subject: what was handed over beside, and IN has not brought yet."""
         retired = ledger.lanes.keys() - {*SHARED_LANES, *own}
         self._readers = [
-            InReader(config, ledger, writer, self._handle),
-            *(InReader(config, ledger, writer, self._handle, lane=lane) for lane in own),
+            InReader(config, ledger, writer, self._read),
+            *(InReader(config, ledger, writer, self._read, lane=lane) for lane in own),
             *(
-                InReader(config, ledger, writer, self._handle, lane=lane, retired=True)
+                InReader(config, ledger, writer, self._read, lane=lane, retired=True)
                 for lane in sorted(retired)
             ),
         ]
@@ -78,6 +88,11 @@ class Downlink:
     def status(self) -> dict[str, Any]:
         """Return the counters of the status."""
         return {"downlink_messages": self.messages, "downlink_garbage": self.garbage}
+
+    @property
+    def hub_seq(self) -> int:
+        """Return the last sequence of the hub's stream that IN has brought."""
+        return self._readers[0].hub_seq
 
     @property
     def messages(self) -> int:
@@ -120,6 +135,29 @@ class Downlink:
         async with asyncio.TaskGroup() as group:
             for reader in self._readers:
                 group.create_task(reader.run(jetstream, server, recalled))
+
+    async def take_beside(self, messages: list[Stored]) -> None:
+        """Hand over messages that were spoken beside IN.
+
+        IN's copies are passed over from now on: what they change is committed after this, or together with it.
+        """
+        changes = Inward()
+        for message in messages:
+            self._handle(message, changes, True)
+            self._taken.pop(message.subject, None)
+            self._taken[message.subject] = message.data
+        while len(self._taken) > TAKEN_MAX:
+            del self._taken[next(iter(self._taken))]
+        if changes != Inward():
+            await self._writer.apply(changes)
+
+    def _read(self, message: Stored, changes: Inward, fresh: bool) -> bool:
+        """Take in a message of a stream; return whether it could be read."""
+        if fresh:
+            self.news += not is_passing(message.subject)
+            if self._taken.pop(message.subject, None) == message.data:
+                return True  # it came beside
+        return self._handle(message, changes, fresh)
 
     def _handle(self, message: Stored, changes: Inward, fresh: bool) -> bool:
         try:

@@ -64,6 +64,11 @@ class InReader:
         self._news = asyncio.Event()
         self._doubt = True
 
+    @property
+    def hub_seq(self) -> int:
+        """Return the greatest sequence of the hub's stream that was read."""
+        return self._cursor.position.hub_seq
+
     async def run(self, jetstream: JetStream, server: str, recalled: list[str]) -> None:
         """Read for as long as the connection lives (the caller cancels).
 

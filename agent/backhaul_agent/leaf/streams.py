@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 OUT_SUBJECTS = {LIVE: ["p.>", "e.>", "r.>"], BULK: ["f.>", "b", "d.>"]}
 IN_STREAM = "IN"
 IN_NEWS = "agent.in"  # where IN says what it has stored: agent.in.<its subject>, headers only
+SOURCED_ONLY = (
+    "agent.sourced-only"  # a stream without a source needs a subject; on these nobody publishes
+)
 HUB_API = "hubapi"
 SECOND_NS = 1_000_000_000
 # Not 1: a consumer at 0 that is reset while nats-server 2.15.1 writes its state file answers with
@@ -95,6 +98,7 @@ def in_stream_config(config: Config, lane: Lane = "") -> dict[str, Any] | None:
     return {
         "name": in_stream(lane),
         "description": "what the hub sends this device; sourced, newest of each subject",
+        "subjects": [f"{SOURCED_ONLY}.{in_stream(lane)}"],
         "storage": "file",
         "retention": "limits",
         "discard": "old",

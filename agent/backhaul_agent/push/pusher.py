@@ -49,7 +49,7 @@ class Pusher:
     ) -> None:
         rate_bytes_s = config.link.rate_kbit_s * 1000 / 8
         self.policy = PushPolicy(min(OWED_BYTES_MAX, OWED_S_MAX * rate_bytes_s))
-        self._enabled = config.link.push and config.link.mode == "always"
+        self.enabled = config.link.push and config.link.mode == "always"
         self._durable = config.device.token
         self._ledger = ledger
         self._lanes = {lane.name: lane for lane in lanes}
@@ -58,17 +58,21 @@ class Pusher:
         self._tell = tell
         self._word: dict[LaneName, int] = {}
         self._tended: dict[LaneName, tuple[int, float]] = {}
-        if self._enabled:
+        if self.enabled:
             uplink.on_look.append(self._on_look)
             uplink.on_up.append(self._begin_anew)
             for lane in lanes:
                 lane.pushes = self.policy.pushes
 
-    def word(self) -> dict[str, Any] | None:
-        """Return the word for the hub's next question; None where nothing is ever pushed."""
-        if not self._enabled or not self._ledger.epoch:
+    def word(self, *, asks_down_end: bool = False) -> dict[str, Any] | None:
+        """Return the word for the hub's next question; None where nothing is ever pushed.
+
+        ``asks_down_end``: whether the hub is to say where DOWN ends for this vehicle.
+        """
+        if not self.enabled or not self._ledger.epoch:
             return None
-        return {"epoch": self.policy.epoch or self._ledger.epoch, "lanes": self._word}
+        word = {"epoch": self.policy.epoch or self._ledger.epoch, "lanes": self._word}
+        return word | {"in": True} if asks_down_end else word
 
     def heard(self, asleep: list[LaneName]) -> None:
         """Take in the hub's answer to the word: the lanes that it does not source."""
@@ -77,12 +81,12 @@ class Pusher:
     def status(self) -> dict[str, Any]:
         """Return the part of ``agent.status`` about the link."""
         asleep = sorted(name for name in self._lanes if self.policy.asleep(name))
-        return {"pushed": asleep, "push_wakes": self.policy.wakes} if self._enabled else {}
+        return {"pushed": asleep, "push_wakes": self.policy.wakes} if self.enabled else {}
 
     async def run(self, jetstream: JetStream) -> None:
         """Look about once a second, for as long as this connection lives (the caller cancels)."""
         self._begin_anew()
-        while self._enabled:
+        while self.enabled:
             await asyncio.sleep(LOOK_S)
             if not self._uplink.up:
                 continue

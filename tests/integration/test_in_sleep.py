@@ -1,0 +1,165 @@
+"""IN sleeps on an idle link: it carries next to nothing, and what the hub has to say comes as fast, and once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from backhaul_agent.client import connect
+from backhaul_agent.client.config import ConfigClient
+from tests.support.rig.relay import Relay
+
+from .conftest import DEADLINE_S, World
+from .ends import Ends
+
+if TYPE_CHECKING:
+    from nats.aio.client import Client
+    from nats.aio.msg import Msg
+
+    from tests.support.rig.parts import DeviceRig
+
+pytestmark = [pytest.mark.nats]
+AT_ONCE_S = 1.0
+"""A wake alone takes 0.2 s, and a source that is set up in vain 5 s."""
+RESTARTED_S = 20.0
+IDLE_S = 20
+HEARTBEAT_BYTES = 146
+
+
+def now_s() -> float:
+    return asyncio.get_running_loop().time()
+
+
+class Door:
+    """A program that carries out commands: when each came, by its id."""
+
+    def __init__(self, world: World, rig: DeviceRig) -> None:
+        self.world = world
+        self.rig = rig
+        self.came: dict[str, list[float]] = {}
+        self.sent: list[str] = []
+
+    async def open(self) -> Door:
+        local = await self.world.connect(self.rig.url)
+        await local.subscribe("cmd.unlock", cb=self._unlock)
+        await local.flush()
+        return self
+
+    async def _unlock(self, message: Msg) -> None:
+        asked = json.loads(message.data)
+        self.came.setdefault(str(asked["params"]["number"]), []).append(now_s())
+        await message.respond(b"{}")
+
+    async def command(self, hub: Client) -> float:
+        """Send one, wait for it, and return the seconds it took."""
+        number = str(len(self.sent))
+        self.sent.append(number)
+        began = now_s()
+        body = json.dumps({"id": f"unlock{number}", "params": {"number": number}}).encode()
+        await hub.jetstream().publish("fleet.prod.veh.VID-001.cmd.unlock", body)
+        async with asyncio.timeout(DEADLINE_S):
+            while number not in self.came:  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+        return self.came[number][0] - began
+
+    def each_once(self) -> None:
+        assert {number: len(came) for number, came in self.came.items()} == dict.fromkeys(
+            self.sent, 1
+        )
+
+
+async def asleep(rig: DeviceRig, *, wakes: int = 0) -> dict[str, Any]:
+    """Wait until IN sleeps, woken so often at least; return what the status says of the link."""
+    link: dict[str, Any] = {}
+    async with asyncio.timeout(DEADLINE_S), connect(rig.url) as agent:
+        while not link.get("in_asleep") or link["in_wakes"] < wakes:
+            await asyncio.sleep(0.1)
+            link = (await agent.status())["link"]
+    return link
+
+
+async def in_sources(world: World, rig: DeviceRig) -> list[Any]:
+    local = await world.leaf_client(rig)
+    answer = json.loads((await local.request("$JS.API.STREAM.INFO.IN", b"", timeout=30)).data)
+    return answer["config"].get("sources") or []
+
+
+async def start(world: World) -> tuple[DeviceRig, Relay]:
+    relay = Relay("127.0.0.1", world.hub.leaf_port)
+    rig, _ = await world.vehicle_behind(relay, push=True)
+    await asleep(rig)
+    return rig, relay
+
+
+async def test_an_idle_link_carries_no_heartbeat_and_commands_and_settings_come_at_once(
+    world: World,
+) -> None:
+    rig, relay = await start(world)
+    async with connect(rig.url) as agent, asyncio.timeout(DEADLINE_S):
+        await agent.publish("battery", "soc", 1.0)
+        while (await agent.status())["link"]["pushed"] != ["bulk", "live"]:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+    assert await in_sources(world, rig) == []
+    await asyncio.sleep(12)  # the last watermarks, and the sources' last heartbeats
+    before = relay.up_bytes + relay.down_bytes
+    await asyncio.sleep(IDLE_S)
+    carried = relay.up_bytes + relay.down_bytes - before
+    assert carried < IDLE_S * HEARTBEAT_BYTES / 4, carried
+    door = await Door(world, rig).open()
+    hub = await world.hub_client()
+    first_s = await door.command(hub)
+    assert first_s < AT_ONCE_S
+    for _ in range(5):
+        await door.command(hub)
+    await asleep(rig, wakes=1)
+    async with connect(rig.url) as agent:
+        ends = Ends(world, rig, hub, ConfigClient(agent))
+        began = now_s()
+        await ends.set_at_hub("lamp", on=1)
+        await ends.agree(lambda heads: ("", "lamp", "on", "") in heads)
+        assert now_s() - began < 2 * AT_ONCE_S
+    link = await asleep(rig, wakes=2)
+    assert link["in_wakes"] == 2, link
+    assert await in_sources(world, rig) == []
+    door.each_once()
+
+
+async def test_restarts_and_cuts_lose_nothing_and_double_nothing(world: World) -> None:
+    rig, relay = await start(world)
+    door = await Door(world, rig).open()
+    hub = await world.hub_client()
+    took: dict[str, float] = {}
+    # The control plane, with a command that waits for it.
+    await world.hub.control.stop(signal.SIGKILL)
+    waits = asyncio.create_task(door.command(hub))
+    await world.hub.start_control()
+    took["control plane restarted"] = await waits
+    await asleep(rig)
+    # The link, while nobody looks: it is back sooner than the agent sees.
+    await relay.cut()
+    await relay.heal()
+    took["link cut for a moment"] = await door.command(hub)
+    await asleep(rig)
+    await relay.cut()
+    await asyncio.sleep(3)
+    waits = asyncio.create_task(door.command(hub))
+    await asyncio.sleep(1)
+    await relay.heal()
+    took["link cut for long"] = await waits
+    await asleep(rig)
+    # The agent, with a command that comes while it is away.
+    await rig.agent.stop(signal.SIGKILL)
+    waits = asyncio.create_task(door.command(hub))
+    await asyncio.sleep(1)
+    await rig.start_agent()
+    took["agent restarted"] = await waits
+    await asleep(rig)
+    took["asleep"] = await door.command(hub)
+    await asleep(rig, wakes=1)
+    assert took["asleep"] < AT_ONCE_S, took
+    assert max(took.values()) < RESTARTED_S, took
+    door.each_once()
