@@ -21,8 +21,17 @@ from backhaul_hub.vehicles.core import restored
 from .plain import plain
 
 if TYPE_CHECKING:
+    from backhaul_codec.protocol.vehicle_report import VehicleReport
     from backhaul_hub.continuity.lane_key import LaneKey
     from backhaul_hub.db.store import Registry
+
+
+def before_budgets(report: VehicleReport) -> list[object]:
+    """Return a report as the golden files have it: it said nothing of a budget then."""
+    known: list[object] = plain(report)
+    budget_pct = known.pop()
+    assert budget_pct is None
+    return known
 
 
 async def says(registry: Registry) -> dict[str, Any]:
@@ -44,7 +53,10 @@ async def says(registry: Registry) -> dict[str, Any]:
         "generations": plain(await generations(registry)),
         "imported": plain(await epochs_of(registry, "VID-002")),
         "imported hours": plain(await imported_hours(registry, "VID-002")),
-        "told": {device: plain(told) for device, told in vehicles.told.items()},
+        "told": {
+            device: [before_budgets(report), when_ns]
+            for device, (report, when_ns) in vehicles.told.items()
+        },
     }
 
 

@@ -45,10 +45,10 @@ class VehicleReport(msgspec.Struct, frozen=True, omit_defaults=True):
     version: _Version = msgspec.field(name="v")
     ledger_pct: _Percent | None = msgspec.field(name="l", default=None)
     disk_pct: _Percent | None = msgspec.field(name="d", default=None)
-    budget_pct: _Percent | None = msgspec.field(name="u", default=None)
     conditions: Annotated[tuple[tuple[_Code, _About], ...], Meta(max_length=CONDITIONS_MAX)] = (
         msgspec.field(name="c", default=())
     )
+    budget_pct: _Percent | None = msgspec.field(name="u", default=None)
 
 
 _read = Reader(VehicleReport).read
