@@ -5,9 +5,15 @@ from __future__ import annotations
 import json
 
 import pytest
+from nats.aio.client import Client
+from nats.errors import Error as NatsError
 
 from backhaul_codec.protocol.push import WAKE
+from backhaul_hub.device import Device
 from backhaul_hub.links.beside import LINKED_S, WATERMARK_MESSAGES, WATERMARK_S_MIN, Beside, Said
+from backhaul_hub.links.speaker import LOOK_S, Speaker
+from backhaul_hub.nats.jetstream import JetStreamApi
+from tests.support.agent_clock import FakeClock
 
 DEVICE = "VID-001"
 
@@ -89,3 +95,33 @@ def test_whoever_may_have_missed_a_word_is_woken() -> None:
     beside = Beside()
     beside.wake(["VID-001", "VID-002"], 5.0)
     assert [said.device for said in beside.due(5.0)] == ["VID-001", "VID-002"]
+
+
+class Wire:
+    """A connection that takes messages, or fails."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[str, bytes]] = []
+        self.fails = False
+        self.stats = {"reconnects": 0}
+
+    async def publish(self, subject: str, body: bytes) -> None:
+        if self.fails:
+            raise NatsError
+        self.said.append((subject, body))
+
+
+async def test_a_device_that_could_not_be_spoken_to_is_woken_later() -> None:
+    wire, clock, api = Wire(), FakeClock(), JetStreamApi(Client())
+    known = {DEVICE: Device(DEVICE, "tok", "key", 0)}
+    speaker = Speaker(clock, known.get, known.keys)
+    speaker.start(wire, api)  # type: ignore[arg-type]
+    await api.on_published("in.VID-001.c.1", b"{}")
+    await api.on_published("in.VID-002.c.1", b"{}")
+    await api.on_published("fleet.prod.veh.VID-001.x", b"{}")
+    assert wire.said == [("w.VID-001.tok.c.1", b"{}")]
+    wire.fails = True
+    await api.on_published("in.VID-001.c.2", b"{}")
+    assert speaker.beside.due(clock.monotonic_s()) == []
+    clock.advance(LOOK_S)
+    assert speaker.beside.due(clock.monotonic_s()) == [Said(DEVICE, WAKE, b"")]
