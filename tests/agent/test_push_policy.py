@@ -53,8 +53,8 @@ def test_a_calm_lane_is_pushed_from_the_next_message_on_and_sleeps_by_leave_of_t
     it.trickle(1)
     assert it.policy.word == {"bulk": it.appended}
     assert it.news == 1
-    assert not it.policy.pushes("bulk", it.appended)
-    assert it.policy.pushes("bulk", it.appended + 1)
+    assert not it.policy.pushes("bulk", it.appended, 0)
+    assert it.policy.pushes("bulk", it.appended + 1, 0)
     assert it.policy.unsettled
     assert not it.policy.asleep("bulk")
     it.policy.heard(["bulk"], it.now_s)
@@ -86,7 +86,7 @@ def test_a_watermark_that_stands_still_wakes_the_lane() -> None:
     it.look(1)
     assert not it.policy.asleep("bulk")
     assert it.policy.word == {}
-    assert not it.policy.pushes("bulk", it.appended + 1)
+    assert not it.policy.pushes("bulk", it.appended + 1, 0)
     assert it.policy.wakes == 1
 
 
@@ -97,6 +97,17 @@ def test_more_than_may_be_under_way_and_a_lane_that_does_not_run_wake_it() -> No
     for it in (burst, lost):
         it.look()
         assert it.policy.word == {}
+
+
+def test_a_burst_is_not_pushed_to_its_end_and_wakes_the_lane() -> None:
+    """It may be confirmed, or lost, before the lane is looked at."""
+    it = Vehicle().sleep()
+    assert it.policy.pushes("bulk", it.appended + 1, 10_000)
+    assert not it.policy.pushes("bulk", it.appended + 2, 10_001)
+    assert not it.policy.pushes("bulk", it.appended + 3, 100), "the one before was not pushed"
+    it.look()
+    assert it.policy.word == {}
+    assert it.policy.wakes == 1
 
 
 def test_a_lane_that_was_woken_is_sourced_for_longer_each_time() -> None:
@@ -138,7 +149,9 @@ def test_a_hub_that_begins_anew_is_asked_again() -> None:
     it.policy.heard([], it.now_s)
     assert not it.policy.asleep("bulk")
     assert it.policy.unsettled
-    assert it.policy.pushes("bulk", it.appended + 1), "whether it sources the lane nobody knows yet"
+    assert it.policy.pushes("bulk", it.appended + 1, 0), (
+        "whether it sources the lane nobody knows yet"
+    )
     it.policy.heard(["bulk"], it.now_s)
     assert it.policy.asleep("bulk")
 

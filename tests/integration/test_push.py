@@ -189,6 +189,7 @@ async def test_whoever_is_killed_while_lanes_are_pushed_nothing_is_lost(
         else:
             await rig.leaf.start()
             await rig.leaf.wait_listening(rig.client_port)
+            await rig.wait_agent()
         async with trickling(rig, trickle) as agent:
             await trickle.more(5)
             await pushed(agent, BOTH)

@@ -74,8 +74,8 @@ LINK_MUTANTS = (
         "pushed-too-late",
         "the messages between the word to the hub and its leave are not pushed",
         "agent/backhaul_agent/push/policy.py",
-        "        return lane is not None and lane.after is not None and seq > lane.after\n",
-        "        return lane is not None and lane.asleep\n",
+        "        if lane is None or lane.after is None or seq <= lane.after:\n",
+        "        if lane is None or not lane.asleep:\n",
         named(
             "tests/agent/test_push_policy.py",
             "test_a_calm_lane_is_pushed_from_the_next_message_on_and_sleeps_by_leave_of_the_hub",

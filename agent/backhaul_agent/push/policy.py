@@ -52,6 +52,8 @@ class _Lane:
     watermark: int = -1
     moved_s: float = 0.0
     """When the watermark moved last, or everything was confirmed."""
+    flooded: bool = False
+    """Whether more was to be pushed than may be under way."""
     not_before_s: float = 0.0
     awake_s: float = AWAKE_S_MIN
 
@@ -109,6 +111,7 @@ class PushPolicy:
     def _must_wake(self, lane: _Lane, view: TrickleView, now_s: float) -> bool:
         return (
             not view.runs
+            or lane.flooded
             or view.owed_bytes > self.owed_bytes_max
             or (not lane.asleep and now_s - lane.asked_s > WAIT_S_MAX)
             or now_s - lane.moved_s > PATIENCE_S
@@ -116,7 +119,7 @@ class PushPolicy:
 
     def _wake(self, lane: _Lane, now_s: float) -> None:
         self.wakes += lane.asleep
-        lane.after, lane.asleep, lane.calm_since_s = None, False, None
+        lane.after, lane.asleep, lane.calm_since_s, lane.flooded = None, False, None, False
         lane.not_before_s = now_s + lane.awake_s
         lane.awake_s = min(2 * lane.awake_s, AWAKE_S_MAX)
 
@@ -140,10 +143,16 @@ class PushPolicy:
                 lane.asked_s = now_s  # the hub has begun anew
             lane.asleep = now
 
-    def pushes(self, name: Lane, seq: int) -> bool:
-        """Tell whether a message of the current epoch is pushed."""
+    def pushes(self, name: Lane, seq: int, owed_bytes: int) -> bool:
+        """Tell whether a message of the current epoch is pushed; with too much under way none is before the lane was woken.
+
+        ``owed_bytes``: of the lane's messages that the hub has not confirmed, this one included.
+        """
         lane = self._lanes.get(name)
-        return lane is not None and lane.after is not None and seq > lane.after
+        if lane is None or lane.after is None or seq <= lane.after:
+            return False
+        lane.flooded = lane.flooded or owed_bytes > self.owed_bytes_max
+        return not lane.flooded
 
     def asleep(self, name: Lane) -> bool:
         """Tell whether the hub does not source a lane."""

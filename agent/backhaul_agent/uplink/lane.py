@@ -92,8 +92,8 @@ class Lane:
         self._run: list[LedgerRow] = []  # what is being appended again
         self._ahead = 0  # the sequence that a durable gone astray stands at
         self._moved = asyncio.Event()  # an answer came, or the tail was read
-        self.pushes: Callable[[str, int], bool] = lambda *_: False
-        """Says of a lane and a seq whether that message is pushed as well (`push/policy.py`)."""
+        self.pushes: Callable[[str, int, int], bool] = lambda *_: False
+        """Says of a lane, a seq and the bytes owed whether that message is pushed as well (`push/policy.py`)."""
         self._finished: set[int] = set()  # former epochs that this connection has seen the end of
 
     @property
@@ -337,7 +337,8 @@ class Lane:
         self.entered.use_ahead(seq)
         expected = appender.send(seq, size_of(row), self._clock.monotonic_s())
         await appends.append(row, appender.generation, expected, {})
-        if self.pushes(self.name, seq) and self.entered.is_current:
+        owed = appender.outstanding_bytes
+        if self.entered.is_current and self.pushes(self.name, seq, owed):
             await appends.push(row)
 
     async def _send_again(self, appends: Appends) -> None:
@@ -347,7 +348,7 @@ class Lane:
         headers = {NEXT_HEADER: str(appender.position), EPOCH_HEADER: str(appender.epoch)}
         expected = appender.send_again(size_of(row), self._clock.monotonic_s())
         await appends.append(row, appender.generation, expected, headers)
-        if self.pushes(self.name, appender.position):
+        if self.pushes(self.name, appender.position, appender.outstanding_bytes):
             await appends.push(row)
 
     async def _begin_run(self, out: OutStream) -> None:
