@@ -183,6 +183,8 @@ class Writer:
         self.gate = self
         self.suspects = SimpleNamespace(formers=())
         self.over: set[int] = set()
+        # Nothing is packed here.
+        self.packer = SimpleNamespace(lookup=lambda _digest: None)
 
     @property
     def epochs(self) -> Epochs:

@@ -185,8 +185,9 @@ class ClockService:
         push = None
         if (word := question.push) is not None and not yield_s:
             push = self._on_push(device, word.epoch, word.lanes)
-        asks = question.epochs or question.hashes or (word is not None and word.in_)
-        if asks and not yield_s and len(self._waiting) < WAITING_MAX:
+        asks_known = self._known is not None and (question.epochs or question.hashes)
+        asks_end = self._down_end is not None and word is not None and word.in_
+        if (asks_known or asks_end) and not yield_s and len(self._waiting) < WAITING_MAX:
             task = asyncio.create_task(self._answer(device, token, question, t2, push))
             self._waiting.add(task)
             task.add_done_callback(self._waiting.discard)

@@ -97,7 +97,6 @@ def declared_streams(config: HubConfig) -> list[Json]:
         "subjects": [PUSHES],
         "storage": "memory",
         "no_ack": True,
-        "num_replicas": 1,
         "max_age": PUSH_AGE_NS,
         "max_bytes": PUSH_BYTES_MAX,
     }
