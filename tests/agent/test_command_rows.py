@@ -12,8 +12,13 @@ import pytest
 from backhaul_agent.commands.service import _again
 from backhaul_agent.errors import LedgerCorruptError
 from backhaul_agent.ledger import command_rows
-from backhaul_agent.ledger.command_rows import Arrived, CommandRow, RunOutcome, RunState
-from backhaul_agent.ledger.older_commands import OLDER_COMMANDS
+from backhaul_agent.ledger.command_rows import (
+    OLDER_COMMANDS,
+    Arrived,
+    CommandRow,
+    RunOutcome,
+    RunState,
+)
 from backhaul_agent.ledger.rows import LedgerChanges
 from backhaul_codec import Opaque, decode
 from backhaul_codec.protocol.command_errors import ErrorCode

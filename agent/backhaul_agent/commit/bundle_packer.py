@@ -194,7 +194,7 @@ class BundlePacker(CommitParticipant):
     def put_back(self, refusal: RefusedError) -> None:
         """Keep the dictionaries that the hub asked for, and new ones, for the next commit.
 
-        What this one was to drop may be gone all the same.
+        The rows that this commit was to drop may be gone all the same.
         """
         for digest in [digest for digest, row in self._changed.items() if row is None]:
             self._known.pop(digest, None)  # where it is not, the ledger reads it back

@@ -222,7 +222,7 @@ class Framer:
         plan.buffers[bin_] = Buffer(now_s)
 
     def _pieces(self, buffer: Buffer) -> Iterator[list[Point]]:
-        """Yield a buffer's points, as many at a time as a message may have: what was restored may be more."""
+        """Yield a buffer's points, as many at a time as a message may have: restored rows may hold more."""
         limits, points, size = self._limits, buffer.points, 0
         if len(points) > limits.points_max or buffer.bytes > limits.bytes_max:
             points = []

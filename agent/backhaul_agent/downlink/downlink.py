@@ -69,7 +69,7 @@ class Downlink:
         self._handlers: dict[str, _Registered] = {}
         self._writer = writer
         self._taken: dict[str, bytes] = {}
-        """By subject: what was handed over beside, and IN has not brought yet."""
+        """By subject: the message that was handed over beside, and that IN has not brought yet."""
         retired = ledger.lanes.keys() - {*SHARED_LANES, *own}
         self._readers = [
             InReader(config, ledger, writer, self._read),

@@ -20,8 +20,8 @@ from backhaul_agent.errors import (
 )
 from backhaul_agent.ledger import chain as ledger_chain
 from backhaul_agent.ledger import command_rows, dictionary_rows
+from backhaul_agent.ledger.command_rows import OLDER_COMMANDS, TO_COLUMNS
 from backhaul_agent.ledger.damage import PAGE_BYTES
-from backhaul_agent.ledger.older_commands import OLDER_COMMANDS, TO_COLUMNS
 
 APPLICATION_ID = 0x424B484C  # "BKHL" in the file's header: this file is a ledger
 SCHEMA_VERSION = 6  # goes up with each change of SCHEMA, and only then: `_check_tables`

@@ -108,7 +108,7 @@ class LinkBudget:
     def carried(self, sent: int, received: int) -> None:
         """Note bytes that the link has carried, and charge them to kinds.
 
-        What is sent belongs to the messages that wait, by their share; all else is housekeeping.
+        The bytes sent belong to the messages that wait, by their share; all else is housekeeping.
         """
         waiting = sum(self._waiting.values())
         part = min(1.0, sent / waiting) if waiting else 0.0
@@ -245,7 +245,7 @@ class LinkBudget:
                 known = usage.begins and datetime.fromisoformat(usage.begins).replace(tzinfo=UTC)
                 if known and timedelta(0) < known - now <= BACK_MAX:
                     continue  # the clock went back over midnight: no budget twice
-                # What was counted before the time was known belongs to the period that it is now.
+                # Bytes counted before the time was known belong to the period that it is now.
                 of[period] = Usage(begins, usage.bytes if not known else dict.fromkeys(KINDS, 0))
 
     def _measure(self, now_s: float) -> None:

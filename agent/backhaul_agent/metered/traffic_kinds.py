@@ -32,7 +32,7 @@ def kind_of(subject: str) -> str:
 class Meter:
     """Turns a counter that begins anew now and then into differences.
 
-    ``source``: who counts; another one begins anew. What was counted while nobody looked is found at
+    ``source``: who counts; another one begins anew. The bytes counted while nobody looked are found at
     the next look, where the source is still the same.
     """
 
