@@ -10,7 +10,7 @@ from backhaul_hub.streams.streams import SOURCED_ONLY
 from tests.support.waiting import until
 
 from .attack import attack
-from .facts import CANARY, HONEST, LAMP
+from .facts import CANARY, HONEST, LAMP, STOLEN
 from .leaf_client import forged
 from .weaknesses import MESSAGE_IDS, ROLLUPS, SUBJECTS_BY_THE_DEVICE, UP_IN_HUB
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .ground import Ground
 
 _STORED_S_MAX = 60.0
+_ASKS_TO_PUSH = b'{"t1": 1, "push": {"epoch": 9, "lanes": {"bulk": 1000000}}}'
 _FLOW_CONTROL = b"NATS/1.0 100 FlowControl Request\r\n\r\n"
 # As what account UP, or a client of account HUB, might know JetStream's API.
 _APIS = ("$JS.API", "$JS.hub.API", "upapi", "hubapi", "jobsapi", "dictapi", "*")
@@ -43,6 +44,20 @@ async def message_ids_that_another_will_use(ground: Ground) -> None:
 async def a_roll_up_of_all(ground: Ground) -> None:
     source = await ground.source()
     await source.deliver(b"attack", headers=b"NATS/1.0\r\nNats-Rollup: all\r\n\r\n")
+
+
+@attack(ROLLUPS, harm="messages UP_00 up.VID-002.f.lamp")
+async def a_roll_up_of_all_that_is_pushed(ground: Ground) -> None:
+    """Its own push, after it has asked to push, which the hub then takes in."""
+    leaf = await ground.leaf().open()
+    subject = f"u.{STOLEN}.{ground.stolen.token}.f.gps"
+    for _ in range(1200):
+        await leaf.publish(f"clk.{STOLEN}", _ASKS_TO_PUSH)
+        info = await ground.api.request("STREAM.INFO.UP_00")
+        if f"u.{STOLEN}." in str(info["config"].get("sources")):
+            break
+        await asyncio.sleep(0.05)
+    await leaf.publish(subject, b"attack", headers=b"NATS/1.0\r\nNats-Rollup: all\r\n\r\n")
 
 
 async def _stored(ground: Ground) -> bool:

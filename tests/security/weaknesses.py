@@ -18,6 +18,7 @@ from backhaul_hub.links.sources import lane_source
 from backhaul_hub.nats.jwt import Import, Scope, account_jwt, user_jwt
 from backhaul_hub.nats.nkey import new_key
 from backhaul_hub.setup.server_config import render_hub
+from backhaul_hub.shards import PUSH
 from backhaul_hub.streams.streams import declared_streams
 from backhaul_hub.streams.twin_streams import events_of
 
@@ -231,7 +232,8 @@ def _rollups(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         "backhaul_hub.control.stream_watch.declared_streams",
         lambda config: [
-            stream | ({"allow_rollup_hdrs": True} if stream["name"].startswith("UP") else {})
+            stream
+            | ({"allow_rollup_hdrs": True} if stream["name"].startswith(("UP", PUSH)) else {})
             for stream in declared_streams(config)
         ],
     )
