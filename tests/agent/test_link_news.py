@@ -15,6 +15,7 @@ from backhaul_agent.errors import LedgerStorageError
 from backhaul_agent.leaf.link_state import UplinkState
 from backhaul_agent.ledger.rows import LedgerRow
 from backhaul_agent.sync.digests import SETTLE_S
+from backhaul_agent.sync.newest_values import LAG_S
 from backhaul_agent.sync.on_link_up import LinkNews
 from backhaul_codec import Opaque, Point, decode, encode_bundle, encode_frame
 from backhaul_codec.state.merge import Head, HeadKey
@@ -134,6 +135,30 @@ async def test_newest_values_first_then_the_root() -> None:
             heads(["n", "t0", "", 2, 3.0], ["n", "t1", "", 1, 2.0]),
             ("e.digest", {"root": it.keeper.heads.root(), "count": 0}),
         ]
+
+
+async def test_no_newest_values_of_a_lane_that_is_pushed() -> None:
+    """The hub confirms such a lane every ten seconds only: it would count as a backlog for ever."""
+    async with running() as it:
+        it.link_news.pushed = frozenset({"n_gps"}).__contains__
+        it.keep(1.0)
+        it.keep(2.0, node="gps", lane="n_gps")
+        it.uplink.note(True)
+        await it.until_told(2)
+        assert it.told[0] == heads(["n", "t0", "", 1, 1.0])
+        it.keep(3.0, node="gps", lane="n_gps")
+        for _ in range(4):
+            it.fresh_frames = [encode_frame([Point("gps", "t0", 3, 3.0)], epoch=0, seq=0)]
+            it.lanes["bulk"].watermark = it.lanes["bulk"].last_seq
+            it.pass_time(LAG_S)
+            await turns()
+        assert len(it.told) == 2
+        it.link_news.pushed = lambda _: False
+        for _ in range(2):
+            it.fresh_frames = [encode_frame([Point("gps", "t0", 4, 4.0)], epoch=0, seq=0)]
+            it.pass_time(LAG_S + 1)
+            await turns()
+        assert it.told[2:] == [heads(["gps", "t0", "", 4, 4.0])]
 
 
 async def test_newest_values_of_what_is_packed_against_a_dictionary_of_the_ledger() -> None:

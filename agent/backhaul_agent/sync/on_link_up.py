@@ -57,6 +57,8 @@ class LinkNews:
         self._clock = clock
         self._uplink = uplink
         self._settled = settled
+        self.pushed: Callable[[str], bool] = lambda _: False
+        """Whether a lane is pushed: what it carries is at the hub at once, its watermark comes later."""
         self._read_ledger = False
         self._wake = asyncio.Event()
         uplink.on_up.append(self._on_up)
@@ -89,7 +91,11 @@ class LinkNews:
             self._writer.tell(self.digests.root())
 
     async def _tell_heads(self, now_s: float) -> None:
-        lanes = [lane for lane in self._ledger.lanes.values() if lane.name != LIVE]
+        lanes = [
+            lane
+            for lane in self._ledger.lanes.values()
+            if lane.name != LIVE and not self.pushed(lane.name)
+        ]
         ends = {lane.name: (lane.last_seq, lane.watermark) for lane in lanes}
         behind = self.heads_first.wanted(now_s, ends)
         if not behind:
