@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 _ENDS = "SELECT id, name, epoch, next_seq - 1 FROM lanes"
 _OPEN = "SELECT seq, subject, body FROM messages WHERE lane = ? AND boot > 0 ORDER BY seq"
-_REST_S, _SETTLED_S, _LOOK_S = 60.0, 60.0, 0.5
+_REST_S, _SETTLED_S, _GONE_ON_S, _LOOK_S = 60.0, 60.0, 20.0, 0.5
 
 
 @kind("clone", Habit(0.8, 20.0, "copy"))
@@ -76,11 +76,13 @@ async def _clone(world: World, fault: Fault) -> None:
                     world.idle[fault.kind] += 1
                     return
                 await asyncio.sleep(fault.length_s / 2)
+                await _gone_on(ledger_of(rig), clone, "next_seq - 1")
                 # The second one finds a link: without the hub's word it would open an epoch of its own.
                 unnoticed, first_id = await _second_in(
                     world, rig, (image, first), clone, alone.aclose, own_id=own_id
                 )
             await asyncio.sleep(fault.length_s / 2)
+            await _gone_on(ledger_of(rig), clone, "watermark")
             damage = Damage(fault.target, 0, 0, put_back=True, since_ns=since_ns, clone=clone)
             async with _switched_off(world, rig, damage):
                 await _first_back(world, rig, first, damage)
@@ -108,6 +110,26 @@ async def _imaged(world: World, rig: DeviceRig, image: Path, clone: Clone) -> bo
                 os.kill(pid, signal.SIGCONT)
     sound = await asyncio.to_thread(look_at_image, image / "ledger.db", clone)
     return sound and not _unnoticed(world, rig.device)
+
+
+async def _gone_on(ledger: Path, clone: Clone, end: str) -> None:
+    """Wait until a machine has gone on from the image: a busy one may need longer than the fault takes.
+
+    `end`: what tells that of a lane: "next_seq - 1" for what is kept, "watermark" for what the hub has.
+    """
+    deadline_s = asyncio.get_running_loop().time() + _GONE_ON_S
+    while not await asyncio.to_thread(_beyond, ledger, clone, end):
+        if asyncio.get_running_loop().time() > deadline_s:
+            return  # its link, the hub or its disk may be what another fault has taken
+        await asyncio.sleep(_LOOK_S)
+
+
+def _beyond(ledger: Path, clone: Clone, end: str) -> bool:
+    with suppress(sqlite3.Error, OSError), opened(ledger) as db:
+        for name, epoch, seq in db.execute(f"SELECT name, epoch, {end} FROM lanes"):
+            if seq > clone.ends.get(LaneName(clone.device, name, epoch), 0):
+                return True
+    return False
 
 
 async def _second_in(

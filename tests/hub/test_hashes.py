@@ -46,6 +46,7 @@ async def test_of_a_seq_that_stands_twice_the_first_message_counts(up: Up) -> No
         await up.api.publish(SUBJECT, frame(7, value=1.0))
         await up.api.publish(SUBJECT, frame(7, value=1.0, epoch=8))
         await up.read_up_to(22)
+        await up.settles((7, 7), lane=LANE._replace(epoch=8))
         assert await reader.hashes.of(LANE, 7, 7) == [hex_of(frame(7))]
         assert await reader.hashes.of(LANE._replace(epoch=8), 7, 7) == [hex_of(frame(7, 1.0, 8))]
 
