@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +17,9 @@ from backhaul_hub.continuity.lane_book import (
 )
 from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.continuity.lane_state import Explained
+
+if TYPE_CHECKING:
+    import pytest
 
 DEVICE = "VID-001"
 LANE = LaneKey(DEVICE, "bulk", 7)
@@ -213,6 +218,25 @@ def test_a_device_that_invents_lanes_fills_nothing() -> None:
     for number in range(LANES_MAX):
         assert feed(continuity, LANE._replace(lane=f"n_{number}"), 1) is None
     assert feed(continuity, LANE, 1) == "epochs"
+
+
+def test_a_device_that_invents_lanes_is_looked_through_once_a_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    continuity, looks = Continuity(), 0
+    current = Continuity._current
+
+    def counted(self: Continuity, device: str) -> list[LaneKey]:
+        nonlocal looks
+        looks += 1
+        return current(self, device)
+
+    for number in range(LANES_MAX):
+        feed(continuity, LANE._replace(lane=f"n_{number}"), 1)
+    monkeypatch.setattr(Continuity, "_current", counted)
+    for tenth in range(30):
+        assert feed(continuity, LANE, 1, tenth * 10**8) == "epochs"
+    assert looks == 3
 
 
 def test_a_former_epoch_of_long_ago_makes_room_for_a_new_one() -> None:

@@ -29,6 +29,8 @@ HOLES_MAX = 16_384
 """Separate ranges of seqs, over all its lanes; as many receipts in each."""
 FORGOTTEN_AFTER_NS = 86_400 * 1_000_000_000
 """A former epoch that nothing came of for so long makes room for a new one."""
+_NONE_FORMER_NS = 1_000_000_000
+"""A device that has no former epoch is looked through again after so long."""
 
 
 class Continuity:
@@ -306,6 +308,8 @@ class Continuity:
             former = [each for each in former if each.lane == key.lane]
         oldest = min(former, key=lambda each: self.lanes[each].last_seen_ns, default=None)
         if oldest is None:
+            # Looked at for each message, thousands of lanes would take the hub's time from all other devices.
+            self._no_room_until_ns[key.device] = now_ns + _NONE_FORMER_NS
             return False
         until_ns = self.lanes[oldest].last_seen_ns + FORGOTTEN_AFTER_NS
         if now_ns < until_ns:
