@@ -61,10 +61,13 @@ class Machines:
                 await asyncio.sleep(0.05)
         pytest.fail(f"still owed: {status}")
 
-    async def cut_keep_stop(self, frames: int) -> None:
+    async def cut_keep_stop(self, frames: int, events: int = 0) -> None:
         """Keep what goes on in the epoch as it is: the hub has vouched for it before the link is cut."""
         await vouched(self.rig)
         await self.relay.cut()
         await self.keep(frames)
+        async with connect(self.rig.url) as agent:
+            for number in range(events):
+                await agent.event("door", data=number)
         await self.rig.stop()
         await self.relay.heal()
