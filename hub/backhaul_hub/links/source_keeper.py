@@ -131,6 +131,10 @@ class SourceKeeper:
 
     def _holds(self, key: LaneKey, seq: int) -> bool:
         """Tell whether the hub has everything of a vehicle's current epoch of a lane, up to a seq at least."""
+        if seq == 0:
+            # The lane carried nothing before its first push, so the hub need not know it: nothing is owed.
+            known = self._continuity.lanes.get(key)
+            return known is None or known.whole
         epoch, state = self._continuity.current(key.device).get(key.lane, (0, None))
         return epoch == key.epoch and state is not None and state.whole and state.watermark >= seq
 
