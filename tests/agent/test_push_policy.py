@@ -110,6 +110,21 @@ def test_a_burst_is_not_pushed_to_its_end_and_wakes_the_lane() -> None:
     assert it.policy.wakes == 1
 
 
+def test_what_the_hub_asks_for_again_is_pushed_until_it_is_much_and_that_wakes_the_lane() -> None:
+    it = Vehicle()
+    assert not it.policy.pushes_again("bulk", 10), "it is sourced"
+    it.sleep().watermark = it.appended
+    for _ in range(10):
+        assert it.policy.pushes_again("bulk", 2_500), "whatever its seq"
+        it.look()
+    assert it.policy.asleep("bulk")
+    assert it.policy.pushes_again("bulk", 2_500)
+    assert not it.policy.pushes_again("bulk", 1)
+    assert not it.policy.pushes("bulk", it.appended + 1, 0)
+    it.look()
+    assert it.policy.word == {}
+
+
 def test_a_lane_that_was_woken_is_sourced_for_longer_each_time() -> None:
     it = Vehicle().sleep()
     pauses = []

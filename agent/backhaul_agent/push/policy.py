@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from backhaul_agent.uplink.pushing import Pushing
 from backhaul_codec.kinds import Lane
 
 SETTLED_S = 3.0
@@ -22,6 +23,8 @@ WAIT_S_MAX = 15.0
 """For so long a lane is pushed for which the hub still waits for messages from before."""
 PATIENCE_S = 12.0
 """A watermark that stands still for so long has its lane woken: the hub tells one every five seconds."""
+AGAIN_SHARE = 4
+"""Of the bytes that may be under way this part may go again between two looks, so that what is new has room."""
 AWAKE_S_MIN, AWAKE_S_MAX = 15.0, 900.0
 """A lane that was woken is not asked to sleep before; twice as long each time, until it has slept for as long."""
 
@@ -54,11 +57,13 @@ class _Lane:
     """When the watermark moved last, or everything was confirmed."""
     flooded: bool = False
     """Whether more was to be pushed than may be under way."""
+    again_bytes: int = 0
+    """Of the messages that the hub has asked for again, and that were pushed since the last look."""
     not_before_s: float = 0.0
     awake_s: float = AWAKE_S_MIN
 
 
-class PushPolicy:
+class PushPolicy(Pushing):
     """Decides for all lanes of a vehicle.
 
     Args:
@@ -84,6 +89,7 @@ class PushPolicy:
         before = self.word
         for name, view in lanes.items():
             lane = self._lanes.setdefault(name, _Lane(moved_s=now_s))
+            lane.again_bytes = 0
             if view.watermark != lane.watermark or view.appended <= view.watermark:
                 lane.watermark, lane.moved_s = view.watermark, now_s
             if lane.after is None:
@@ -144,14 +150,24 @@ class PushPolicy:
             lane.asleep = now
 
     def pushes(self, name: Lane, seq: int, owed_bytes: int) -> bool:
-        """Tell whether a message of the current epoch is pushed; with too much under way none is before the lane was woken.
-
-        ``owed_bytes``: of the lane's messages that the hub has not confirmed, this one included.
-        """
+        """Tell whether a new message is pushed; with too much under way none is before the lane was woken."""
         lane = self._lanes.get(name)
         if lane is None or lane.after is None or seq <= lane.after:
             return False
         lane.flooded = lane.flooded or owed_bytes > self.owed_bytes_max
+        return not lane.flooded
+
+    def pushes_again(self, name: Lane, size: int) -> bool:
+        """Tell whether a message is pushed that the hub has asked for again; where these are many, the lane is woken.
+
+        Whatever its seq is: while the lane is pushed nothing else brings it. What the hub does not have of it is under
+        no window, and much of it is a backlog.
+        """
+        lane = self._lanes.get(name)
+        if lane is None or lane.after is None:
+            return False
+        lane.again_bytes += size
+        lane.flooded = lane.flooded or lane.again_bytes > self.owed_bytes_max / AGAIN_SHARE
         return not lane.flooded
 
     def asleep(self, name: Lane) -> bool:

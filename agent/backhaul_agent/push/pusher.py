@@ -62,7 +62,7 @@ class Pusher:
             uplink.on_look.append(self._on_look)
             uplink.on_up.append(self._begin_anew)
             for lane in lanes:
-                lane.pushes = self.policy.pushes
+                lane.pushing = self.policy
 
     def word(self, *, asks_down_end: bool = False) -> dict[str, Any] | None:
         """Return the word for the hub's next question; None where nothing is ever pushed.
@@ -108,7 +108,9 @@ class Pusher:
         Else the hub would read all that was pushed once more when it sources the lane again. Where it does so already,
         as after its control plane began anew, it is told again. `at_once`: the lane is woken now.
         """
-        position, now_s = lane.entered.confirmed_position(), self._clock.monotonic_s()
+        now_s = self._clock.monotonic_s()
+        # Copies of what the hub has asked for may stand before that, and are still to be read.
+        position = None if lane.resends.flying else lane.entered.confirmed_position()
         known, since_s = self._tended.get(lane.name, (0, -TEND_S))
         if not (at_once or now_s - since_s >= TEND_S):
             return
@@ -138,5 +140,9 @@ def _view(lane: Lane) -> TrickleView:
     appended, watermark = lane.entered.owed()
     status = lane.entered.status()
     behind = status["ready_seq"] > appended
-    runs = lane.entered.runs and not behind
+    # Copies that were not pushed come by the source alone.
+    runs = lane.entered.runs and not behind and not lane.resends.flying
+    # What is left of former epochs stands before the first message of this one.
+    if not appended:
+        runs = runs and all(former.whole for former in lane.entered.chain()[:-1])
     return TrickleView(appended, watermark, status["outstanding_bytes"], runs)

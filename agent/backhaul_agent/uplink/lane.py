@@ -20,6 +20,7 @@ from backhaul_agent.uplink.epoch_order import choose
 from backhaul_agent.uplink.lane_epoch import LaneEpoch
 from backhaul_agent.uplink.lane_rows import LaneRows, size_of
 from backhaul_agent.uplink.out_stream import EPOCH_HEADER, NEXT_HEADER, OutStream
+from backhaul_agent.uplink.pushing import Pushing
 from backhaul_agent.uplink.resend import Resends
 from backhaul_agent.uplink.resend_requests import Holes
 from backhaul_codec.protocol.push import push_subject
@@ -92,8 +93,8 @@ class Lane:
         self._run: list[LedgerRow] = []  # what is being appended again
         self._ahead = 0  # the sequence that a durable gone astray stands at
         self._moved = asyncio.Event()  # an answer came, or the tail was read
-        self.pushes: Callable[[str, int, int], bool] = lambda *_: False
-        """Says of a lane, a seq and the bytes owed whether that message is pushed as well (`push/policy.py`)."""
+        self.pushing = Pushing()
+        """Says of a message whether it is pushed as well."""
         self._finished: set[int] = set()  # former epochs that this connection has seen the end of
 
     @property
@@ -338,7 +339,7 @@ class Lane:
         expected = appender.send(seq, size_of(row), self._clock.monotonic_s())
         await appends.append(row, appender.generation, expected, {})
         owed = appender.outstanding_bytes
-        if self.entered.is_current and self.pushes(self.name, seq, owed):
+        if self.entered.is_current and self.pushing.pushes(self.name, seq, owed):
             await appends.push(row)
 
     async def _send_again(self, appends: Appends) -> None:
@@ -348,8 +349,9 @@ class Lane:
         headers = {NEXT_HEADER: str(appender.position), EPOCH_HEADER: str(appender.epoch)}
         expected = appender.send_again(size_of(row), self._clock.monotonic_s())
         await appends.append(row, appender.generation, expected, headers)
-        if self.pushes(self.name, appender.position, appender.outstanding_bytes):
+        if self.pushing.pushes_again(self.name, size_of(row)):
             await appends.push(row)
+            self.resends.pushed(expected + 1)
 
     async def _begin_run(self, out: OutStream) -> None:
         """Read the next run of what the hub asked for, and make its step durable."""
