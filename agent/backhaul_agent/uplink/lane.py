@@ -26,7 +26,7 @@ from backhaul_agent.uplink.resend_requests import Holes
 from backhaul_codec.protocol.push import push_subject
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from nats.aio.client import Client
 
