@@ -61,6 +61,27 @@ async def test_lanes_that_stand_still_are_passed_on_and_the_time_is_told() -> No
     assert (service.answered, service.refused) == (3, 5)
 
 
+async def test_whoever_does_not_speak_of_pushes_pushes_nothing() -> None:
+    """An older agent, in the place of one whose lanes are not sourced."""
+    wire, heard = Wire(), list[tuple[object, ...]]()
+
+    def push(*said: object) -> list[str]:
+        heard.append(said)
+        return []
+
+    service = ClockService(
+        wire,  # type: ignore[arg-type]
+        HubClock(),
+        TOKENS.get,
+        on_push=push,
+    )
+    await service.listen(wire)  # type: ignore[arg-type]
+    await wire.question("VID-001", b'{"t1": 1, "push": {"epoch": 7, "lanes": {"bulk": 3}}}')
+    await wire.question("VID-001", b'{"t1": 2}')
+    assert heard == [("VID-001", 7, {"bulk": 3}), ("VID-001", 0, {})]
+    assert [answer.get("push") for _, answer in wire.sent] == [[], None]
+
+
 async def test_what_a_vehicle_says_of_itself_is_passed_on_and_never_costs_it_the_time() -> None:
     wire, heard = Wire(), list[tuple[str, bytes]]()
 

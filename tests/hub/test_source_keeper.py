@@ -246,3 +246,19 @@ async def test_a_lane_that_carried_nothing_sleeps_unless_it_is_known_to_owe_some
     kept.keeper.pushes.heard(PLAIN.id, {"active": 1})
     asleep = kept.keeper.push(PLAIN.id, 7, {"bulk": 0})
     assert asleep == (["bulk"] if held else [])
+
+
+async def test_a_device_that_connects_has_its_pushes_sourced_by_its_newest_token(
+    kept: Kept,
+) -> None:
+    kept.keeper.connected(PLAIN.id)
+    kept.keeper.push(PLAIN.id, 7, {"bulk": 0})
+    await kept.comes_to(PLAIN.id, {*SHARED, PUSHED})
+    kept.in_hub_db[PLAIN.id] = replace(PLAIN, token="ef")
+    await kept.learn()
+    kept.keeper.connected(PLAIN.id)
+    await kept.comes_to(PLAIN.id, SHARED)
+    kept.keeper.push(PLAIN.id, 7, {"bulk": 0})
+    await kept.comes_to(PLAIN.id, {*SHARED, PUSHED})
+    sources = (await kept.info())["config"]["sources"]
+    assert f"u.{PLAIN.id}.ef.>" in str(sources)

@@ -182,9 +182,12 @@ class ClockService:
         yield_s = math.ceil(self._on_heard(device, bytes(question.vehicle)))
         if question.epoch is not None and question.lanes:
             self._on_still(device, question.epoch, question.lanes)
-        push = None
-        if (word := question.push) is not None and not yield_s:
+        push, word = None, question.push
+        if word is not None and not yield_s:
             push = self._on_push(device, word.epoch, word.lanes)
+        elif word is None:
+            # It pushes nothing, whatever it said before: an older agent may go on in its place.
+            self._on_push(device, 0, {})
         asks_known = self._known is not None and (question.epochs or question.hashes)
         asks_end = self._down_end is not None and word is not None and word.in_
         if (asks_known or asks_end) and not yield_s and len(self._waiting) < WAITING_MAX:

@@ -95,6 +95,8 @@ class SourceKeeper:
         if known is None:
             self._strangers.add(device)
         elif not known.revoked_ns:
+            # The source of its pushes may have been made with another token.
+            self._plan(device).disconnected(Place(device, PUSHED))
             self._plan(device).connected(*places_of(known))
         self.pushes.gone(device)
         self._due.set()
