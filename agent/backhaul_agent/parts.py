@@ -211,6 +211,7 @@ class Parts:
         )
         exchange.push_word = lambda: self._pusher.word(asks_down_end=self._sleeper.sleep.asks)
         exchange.on_push, exchange.on_down_end = self._pusher.heard, self._sleeper.sleep.heard
+        self._flow.on_rate.append(self._pusher.policy.carries)
         self._flow.unread = self._link_news.pushed = self._pusher.policy.asleep
         self._timekeeper.on_step_over.append(self._link_news.compare_again)
         self._listening = True

@@ -15,9 +15,9 @@ from tests.support.waiting import until
 __all__ = ["rig"]  # a fixture
 
 
-def asleep(rig: Rig, owed_bytes_max: float = 10_000) -> PushPolicy:
+def asleep(rig: Rig, rate_bytes_s: float = 10_000) -> PushPolicy:
     """Have the lane pushed after all that it carries so far."""
-    policy, seq = PushPolicy(owed_bytes_max), rig.ledger.lanes["bulk"].last_seq
+    policy, seq = PushPolicy(10_000, rate_bytes_s), rig.ledger.lanes["bulk"].last_seq
     for now_s in (0.0, SETTLED_S):
         policy.look(42, {"bulk": TrickleView(seq, seq, 0, runs=True)}, now_s)
     policy.heard(["bulk"], SETTLED_S)
@@ -57,7 +57,7 @@ async def test_much_that_the_hub_asks_for_is_left_to_the_source_and_the_durable_
     connection = Connection(rig.leaf)
     async with rig.connected(connection):
         await rig.drained()
-        policy = asleep(rig, owed_bytes_max=2_000)
+        policy = asleep(rig, rate_bytes_s=300)
         before = len(rig.leaf.stored)
         rig.lane.on_ask(ResendAsk(42, ((1, 20),), 1))
         await until(lambda: len(rig.leaf.stored) == before + 20)

@@ -26,8 +26,7 @@ LOOK_S = 1.0
 TEND_S = 5.0
 """How often a sleeping lane's durable is looked at and moved on, on the leaf: a link that comes back begins there."""
 OWED_BYTES_MAX = 64 * 1024
-OWED_S_MAX = 2.0
-"""What is pushed is under no window: so much of the link at most, and no more than `OWED_BYTES_MAX`."""
+"""What the hub may owe a word on: of a trickle its watermark comes every ten seconds."""
 log = structlog.get_logger("push")
 
 
@@ -48,7 +47,7 @@ class Pusher:
         tell: Callable[[], None],
     ) -> None:
         rate_bytes_s = config.link.rate_kbit_s * 1000 / 8
-        self.policy = PushPolicy(min(OWED_BYTES_MAX, OWED_S_MAX * rate_bytes_s))
+        self.policy = PushPolicy(OWED_BYTES_MAX, rate_bytes_s, measured=not config.link.adaptive)
         self.enabled = config.link.push and config.link.mode == "always"
         self._durable = config.device.token
         self._ledger = ledger

@@ -76,16 +76,7 @@ class Lane:
         self._wake = asyncio.Event()
         self.resends = Resends(config.lane_bytes_max(name) // 8)
         self.holes = Holes(
-            *(
-                name,
-                ledger,
-                writer,
-                clock,
-                self.resends,
-                self._turn_of,
-                self._wake.set,
-            ),
-            machine,
+            *(name, ledger, writer, clock, self.resends, self._turn_of, self._wake.set), machine
         )
         self.adoption = Adoption(name, ledger, writer)
         self.confirmations = Confirmations(name, ledger, writer)
@@ -336,10 +327,11 @@ class Lane:
             await self.entered.use(seq)
             return
         self.entered.use_ahead(seq)
-        expected = appender.send(seq, size_of(row), self._clock.monotonic_s())
+        size = size_of(row)
+        expected = appender.send(seq, size, self._clock.monotonic_s())
         await appends.append(row, appender.generation, expected, {})
         owed = appender.outstanding_bytes
-        if self.entered.is_current and self.pushing.pushes(self.name, seq, owed):
+        if self.entered.is_current and self.pushing.pushes(self.name, seq, size, owed):
             await appends.push(row)
 
     async def _send_again(self, appends: Appends) -> None:

@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 class Pushing:
     """Decides for all lanes of a vehicle; this one has none pushed."""
 
-    def pushes(self, name: Lane, seq: int, owed_bytes: int) -> bool:
+    def pushes(self, name: Lane, seq: int, size: int, owed_bytes: int) -> bool:
         """Tell whether a new message of the current epoch is pushed.
 
-        ``owed_bytes``: of the lane's messages that the hub has not confirmed, this one included.
+        ``size``: its bytes. ``owed_bytes``: of the lane's messages that the hub has not confirmed, this one included.
         """
-        del name, seq, owed_bytes
+        del name, seq, size, owed_bytes
         return False
 
     def pushes_again(self, name: Lane, size: int) -> bool:
