@@ -156,7 +156,8 @@ def test_a_burst_holds_up_no_live_message() -> None:
     view = TrickleView(0, 0, 0, runs=True)
     for now_s in (0.0, SETTLED_S):
         it.policy.look(EPOCH, {"bulk": view, "live": view}, now_s)
-    assert not it.policy.pushes("bulk", 1, 2_001, 1)
+    assert it.policy.pushes("bulk", 1, 2_001, 1), "a message by itself is no burst"
+    assert not it.policy.pushes("bulk", 2, 1, 1)
     assert it.policy.pushes("live", 1, 500, 1)
 
 

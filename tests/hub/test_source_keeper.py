@@ -262,3 +262,27 @@ async def test_a_device_that_connects_has_its_pushes_sourced_by_its_newest_token
     await kept.comes_to(PLAIN.id, {*SHARED, PUSHED})
     sources = (await kept.info())["config"]["sources"]
     assert f"u.{PLAIN.id}.ef.>" in str(sources)
+
+
+async def test_a_lane_that_is_woken_late_has_time_to_hear_its_device(kept: Kept) -> None:
+    """Its link is long up, and its source is new: on a link of 20 kbit/s it hears nothing for seconds."""
+    kept.keeper.connected(PLAIN.id)
+    kept.keeper.push(PLAIN.id, 7, {"bulk": 0, "live": 0})
+    await kept.comes_to(PLAIN.id, {*SHARED, PUSHED})
+    kept.keeper.pushes.heard(PLAIN.id, {"active": 1})
+    assert kept.keeper.push(PLAIN.id, 7, {"bulk": 0, "live": 0}) == ["bulk", "live"]
+    await kept.comes_to(PLAIN.id, {PUSHED})
+    kept.keeper.push(PLAIN.id, 7, {"live": 0})
+    kept.keeper.stands_still(LaneKey(PLAIN.id, "live", 7), 1)
+    await kept.comes_to(PLAIN.id, {*SHARED, PUSHED})
+    info = await kept.info()
+    for source in info["sources"]:
+        source["active"] = -1
+        if source["name"] == "PUSH":
+            source["active"] = 1
+    link = DeviceLink(up=True, since_ns=SystemClock().now_ns() - 60 * 10**9)
+    told = len(kept.api.told)
+    kept.keeper.look([info], SystemClock().monotonic_s(), {PLAIN.id: link})
+    kept.keeper.connected(OWN.id)
+    await kept.comes_to(OWN.id, {*SHARED, "n_battery"})
+    assert len(kept.api.told) == told + 1, "none was set up again"

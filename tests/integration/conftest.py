@@ -45,9 +45,18 @@ class World:
         return await self.vehicle_behind(Relay("127.0.0.1", self.hub.leaf_port), device)
 
     async def vehicle_behind(
-        self, link: AnyRelay, device: str = "VID-001", *, link_mode: str = "", **settings: object
+        self,
+        link: AnyRelay,
+        device: str = "VID-001",
+        *,
+        link_mode: str = "",
+        ping_s: int = 0,
+        **settings: object,
     ) -> tuple[DeviceRig, AnyRelay]:
-        """Enrol and start a vehicle whose link is this one; ``settings``: keys of [link]."""
+        """Enrol and start a vehicle whose link is this one.
+
+        ``ping_s``: how often its leaf server looks whether the link is dead, if not as usual. ``settings``: keys of [link].
+        """
         relay = link
         await self._stack.enter_async_context(link)
         rig = await DeviceRig.add(
@@ -62,6 +71,10 @@ class World:
             text = re.sub(rf"^{key} = .*\n", "", text, flags=re.MULTILINE)
             text = text.replace("[link]\n", f"[link]\n{key} = {json.dumps(value)}\n")
         rig.agent_toml.write_text(text)
+        if ping_s:
+            conf = rig.agent_toml.with_name("leaf.conf")
+            pings = f'ping_interval: "{ping_s}s"'
+            conf.write_text(conf.read_text().replace('ping_interval: "10s"', pings))
         self._stack.push_async_callback(rig.stop)
         await rig.start()
         return rig, relay

@@ -22,8 +22,8 @@ OWED_MAX = 8
 """Messages that the hub has not confirmed of a calm lane: its watermark is told every few seconds."""
 WAIT_S_MAX = 15.0
 """For so long a lane is pushed for which the hub still waits for messages from before."""
-PATIENCE_S = 12.0
-"""A watermark that stands still for so long has its lane woken: the hub tells one every five seconds."""
+PATIENCE_S = 15.0
+"""A watermark that stands still for so long has its lane woken: the hub tells one every ten seconds at least, and a slow link takes two more."""
 BURST_S = 2.0
 """No window keeps a push back, so what is pushed at once takes the link for so long at most."""
 BURST_BYTES_MAX = 64 * 1024
@@ -188,10 +188,11 @@ class PushPolicy(Pushing):
 
     def _has_room(self, name: Lane, lane: _Lane, size: int) -> bool:
         live = name == LIVE
-        room = self._burst_bytes_max - self._burst_bytes[live] >= size
-        lane.flooded = lane.flooded or not room
+        under_way = self._burst_bytes[live] + size
+        # However slow the link is, a message by itself is no burst.
+        lane.flooded = lane.flooded or size < under_way > self._burst_bytes_max
         if not lane.flooded:
-            self._burst_bytes[live] += size
+            self._burst_bytes[live] = under_way
         return not lane.flooded
 
     def asleep(self, name: Lane) -> bool:
