@@ -70,6 +70,15 @@ def test_a_watermark_that_says_more_is_said_at_once(body: bytes) -> None:
     assert told(beside, body, 1.0)
 
 
+def test_a_word_on_the_same_seq_does_not_put_off_the_next() -> None:
+    """A gap that is filled: its vehicle waits for the watermark to move."""
+    beside = Beside()
+    assert told(beside, watermark(5), 0.0)
+    assert told(beside, watermark(5, fork=1), 7.0)
+    assert not told(beside, watermark(13, fork=1), 8.0)
+    assert beside.due(WATERMARK_S_MIN) == [Said(DEVICE, "s.watermark.bulk", watermark(13, fork=1))]
+
+
 def test_a_link_that_came_up_is_told_all_anew_and_woken() -> None:
     beside = Beside()
     assert told(beside, watermark(1), 0.0)

@@ -71,6 +71,21 @@ async def test_a_burst_has_the_lane_sourced(world: World) -> None:
     assert lane(report)["lost"] == 0
 
 
+async def test_a_stream_of_pushes_that_an_operator_deletes_is_made_anew(world: World) -> None:
+    rig, _ = await world.vehicle_behind(Relay("127.0.0.1", world.hub.leaf_port), push=True)
+    trickle = Trickle()
+    async with trickling(rig, trickle) as agent:
+        await pushed(agent, BOTH)
+        await only_pushes(world)
+        await trickle.more(5)
+        hub = await world.hub_client()
+        await hub.request("upapi.STREAM.DELETE.PUSH", b"", timeout=30)
+        await trickle.more(5)
+    await all_confirmed(world, rig, trickle.count)
+    log = world.hub.control.logged().decode()
+    assert "hears nothing of PUSH" in log
+
+
 @pytest.mark.parametrize("who", ["agent", "leaf", "control plane", "hub server"])
 async def test_whoever_is_killed_while_lanes_are_pushed_nothing_is_lost(
     world: World, who: str

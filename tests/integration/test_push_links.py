@@ -54,12 +54,13 @@ async def test_a_link_that_swallows_one_direction_loses_and_doubles_nothing(worl
 async def test_over_20_kbit_s_a_burst_is_sourced_and_what_is_live_overtakes_it(
     world: World,
 ) -> None:
-    link = ShapedRelay("127.0.0.1", world.hub.leaf_port, rate_bytes_s=2500, round_trip_s=0.6)
+    link = ShapedRelay("127.0.0.1", world.hub.leaf_port)
     rig, _ = await world.vehicle_behind(link, push=True)
     trickle = Trickle()
     async with trickling(rig, trickle) as agent:
         await pushed(agent, BOTH)
         await only_pushes(world)
+        link.rate_bytes_s, link.round_trip_s = 2500, 0.6
         began_s = now_s()
         await agent.publish("door", "open", "no", lane="live")
         await until(partial(live_arrived, world, 1), "an event")

@@ -45,6 +45,7 @@ class _Lane:
 
     words: _Words
     said_s: float
+    """When its seq was said first."""
     newer: tuple[Said, _Words] | None = None
 
 
@@ -81,7 +82,9 @@ class Beside:
             lane.newer = said, words
             self._waiting.add(place)
             return None
-        lanes[said.leaf_subject] = _Lane(words, now_s)
+        # A word on the same seq, as that nobody can prove it, does not put off the next seq.
+        stands = lane is not None and (words.epoch, words.seq) == (lane.words.epoch, lane.words.seq)
+        lanes[said.leaf_subject] = _Lane(words, lane.said_s if lane and stands else now_s)
         self._waiting.discard(place)
         return said
 
