@@ -17,7 +17,7 @@ from tests.support.rig.relay import Relay
 from tests.support.run_here import run_here
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Sequence
     from pathlib import Path
 
     from nats.aio.client import Client
@@ -50,12 +50,13 @@ class World:
         device: str = "VID-001",
         *,
         link_mode: str = "",
+        nodes: Sequence[str] = (),
         ping_s: int = 0,
         **settings: object,
     ) -> tuple[DeviceRig, AnyRelay]:
         """Enrol and start a vehicle whose link is this one.
 
-        ``ping_s``: how often its leaf server looks whether the link is dead, if not as usual. ``settings``: keys of [link].
+        ``nodes``: those with streams of their own. ``ping_s``: how often its leaf server looks whether the link is dead, if not as usual. ``settings``: keys of [link].
         """
         relay = link
         await self._stack.enter_async_context(link)
@@ -65,6 +66,7 @@ class World:
             self.directory / device,
             link_port=relay.port,
             link_mode=link_mode,
+            nodes=nodes,
         )
         text = rig.agent_toml.read_text()
         for key, value in settings.items():

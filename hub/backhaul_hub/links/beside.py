@@ -65,8 +65,7 @@ class Beside:
         """Take in that a stream has taken a message; return the one to say now, if any."""
         kind, _, rest = subject.partition(".")
         device, _, leaf_subject = rest.partition(".")
-        # What goes to a node's own stream comes by that one, which does not sleep.
-        if kind != "in" or not leaf_subject or leaf_subject.startswith("n."):
+        if kind != "in" or not leaf_subject:
             return None
         said = Said(device, leaf_subject, body)
         return self._watermark(said, now_s) if leaf_subject.startswith(_WATERMARK) else said
