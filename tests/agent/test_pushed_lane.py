@@ -42,7 +42,7 @@ async def test_what_the_hub_lost_while_nothing_new_came_is_pushed_as_often_as_it
         asleep(rig)
         for id_ in (1, 2):
             rig.lane.on_ask(ResendAsk(42, ((1, 2),), id_))
-            await until(lambda times=id_: len(pushed(connection)) == 2 * times)  # type: ignore[misc]
+            await until(lambda times=id_: len(pushed(connection)) == 2 * times, deadline_s=30)  # type: ignore[misc]
         assert pushed(connection) == [1, 2, 1, 2]
         assert _view(rig.lane).runs
         await rig.commit(1)

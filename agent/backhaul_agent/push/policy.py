@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from backhaul_agent.uplink.pushing import Pushing
+from backhaul_agent.uplink.pushing import PushRule
 from backhaul_codec.kinds import LIVE, Lane
 
 SETTLED_S = 3.0
@@ -65,7 +65,7 @@ class _Lane:
     awake_s: float = AWAKE_S_MIN
 
 
-class PushPolicy(Pushing):
+class PushPolicy(PushRule):
     """Decides for all lanes of a vehicle.
 
     Args:

@@ -20,7 +20,7 @@ from backhaul_agent.uplink.epoch_order import choose
 from backhaul_agent.uplink.lane_epoch import LaneEpoch
 from backhaul_agent.uplink.lane_rows import LaneRows, size_of
 from backhaul_agent.uplink.out_stream import EPOCH_HEADER, NEXT_HEADER, OutStream
-from backhaul_agent.uplink.pushing import Pushing
+from backhaul_agent.uplink.pushing import PushRule
 from backhaul_agent.uplink.resend import Resends
 from backhaul_agent.uplink.resend_requests import Holes
 from backhaul_codec.protocol.push import push_subject
@@ -84,7 +84,7 @@ class Lane:
         self._run: list[LedgerRow] = []  # what is being appended again
         self._ahead = 0  # the sequence that a durable gone astray stands at
         self._moved = asyncio.Event()  # an answer came, or the tail was read
-        self.pushing = Pushing()
+        self.pushing = PushRule()
         """Says of a message whether it is pushed as well."""
         self._finished: set[int] = set()  # former epochs that this connection has seen the end of
 

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from backhaul_codec.kinds import Lane
 
 
-class Pushing:
+class PushRule:
     """Decides for all lanes of a vehicle; this one has none pushed."""
 
     def pushes(self, name: Lane, seq: int, size: int, owed_bytes: int) -> bool:
