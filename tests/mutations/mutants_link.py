@@ -127,7 +127,7 @@ LINK_MUTANTS = (
     ),
     Mutant(
         "node-asleep-behind",
-        "the stream of a node sleeps before it has what stands in DOWN for it",
+        "the stream of a node sleeps before it has all its messages in DOWN",
         "agent/backhaul_agent/push/in_sleep.py",
         "(ends := self._ends) is not None and all(\n",
         "(ends := self._ends) is not None and any(\n",
