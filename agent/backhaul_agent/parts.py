@@ -206,11 +206,13 @@ class Parts:
         )
         self._sleeper = Sleeper(
             *(config, self._downlink, self._uplink, clock, exchange.push_word_changed),
+            lanes.own,
             in_doubt=lambda: self._pusher.policy.wakes,
             enabled=self._pusher.enabled,
         )
         exchange.push_word = lambda: self._pusher.word(asks_down_end=self._sleeper.sleep.asks)
-        exchange.on_push, exchange.on_down_end = self._pusher.heard, self._sleeper.sleep.heard
+        exchange.on_push, exchange.on_down_ends = self._pusher.heard, self._sleeper.sleep.heard
+        self._flow.on_rate.append(self._pusher.policy.carries)
         self._flow.unread = self._link_news.pushed = self._pusher.policy.asleep
         self._timekeeper.on_step_over.append(self._link_news.compare_again)
         self._listening = True

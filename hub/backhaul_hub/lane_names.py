@@ -21,7 +21,7 @@ from backhaul_hub.device import Device
 from backhaul_hub.errors import ConfigError
 
 NODES_MAX = 64
-"""Nodes of one device with streams of their own: each costs its link 26 MB a day."""
+"""Nodes of one device with streams of their own: each costs its link 26 MB a day where it is not pushed."""
 # One for the fleet: consumers are cheap (5,000 cost 219 MB), unlike sources, which UP is sharded for.
 DOWN = "DOWN_00"
 RESETS = f"hubapi.CONSUMER.RESET.{DOWN}.*"

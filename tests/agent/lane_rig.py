@@ -122,6 +122,7 @@ class Connection:
 
     def __init__(self, leaf: Leaf, *, hold: bool = False, lose_answers: bool = False) -> None:
         self.held: list[Append] = []
+        self.pushed: list[tuple[str, bytes]] = []
         self._leaf = leaf
         self._hold = hold
         self._lose_answers = lose_answers
@@ -138,8 +139,16 @@ class Connection:
         self._callback = None
 
     async def publish(
-        self, subject: str, data: bytes, *, reply: str, headers: dict[str, str]
+        self,
+        subject: str,
+        data: bytes,
+        *,
+        reply: str = "",
+        headers: dict[str, str] | None = None,
     ) -> None:
+        if headers is None:
+            self.pushed.append((subject, data))
+            return
         expected = headers.pop("Nats-Expected-Last-Sequence", None)
         self.held.append(Append(data, reply, expected, headers))
         if not self._hold:

@@ -17,6 +17,7 @@ from backhaul_agent.push.in_sleep import (
 from backhaul_codec.protocol.push import WAKE, is_passing
 
 END = 40
+ENDS = {"": END, "n_gps": 7}
 
 
 class Vehicle:
@@ -26,7 +27,7 @@ class Vehicle:
         self.sleep = InSleep()
         self.now_s = 1000.0
         self.news = self.in_doubt = 0
-        self.read_to = END
+        self.read_to = {"": END, "n_gps": 7}
 
     def step(self, after_s: float = 0.0) -> SleepStep:
         self.now_s += after_s
@@ -44,7 +45,7 @@ class Vehicle:
         return self
 
     def asleep(self) -> Vehicle:
-        self.falling().sleep.heard(END)
+        self.falling().sleep.heard(ENDS)
         assert self.step() is SleepStep.LOOK
         assert self.sleep.looked(0.4, 0)
         self.sleep.slept(self.now_s)
@@ -61,10 +62,10 @@ def test_a_quiet_stream_sleeps_once_it_has_all_that_down_has() -> None:
     assert vehicle.sleep.listens
     assert vehicle.step(LISTENED_S) is SleepStep.ASK
     assert vehicle.sleep.asks
-    vehicle.sleep.heard(END + 1)
+    vehicle.sleep.heard({"": END + 1, "n_gps": 7})
     assert not vehicle.sleep.asks
     assert vehicle.step(1) is SleepStep.REST  # one message is under way
-    vehicle.read_to = END + 1
+    vehicle.read_to[""] = END + 1
     assert vehicle.step(1) is SleepStep.LOOK
     assert vehicle.sleep.looked(1.0, 0)
     vehicle.sleep.slept(vehicle.now_s)
@@ -75,16 +76,26 @@ def test_a_quiet_stream_sleeps_once_it_has_all_that_down_has() -> None:
 @pytest.mark.parametrize(("heard_s", "lag"), [(-1, 0), (1.6, 0), (0.1, 1)])
 def test_a_source_that_was_not_heard_or_lacks_something_stays(heard_s: float, lag: int) -> None:
     vehicle = Vehicle().falling()
-    vehicle.sleep.heard(END)
+    vehicle.sleep.heard(ENDS)
     assert vehicle.step() is SleepStep.LOOK
     assert not vehicle.sleep.looked(heard_s, lag)
     assert vehicle.step(1) is SleepStep.LOOK
 
 
+@pytest.mark.parametrize("ends", [{"": END, "n_gps": 8}, {"": END}])
+def test_the_stream_of_a_node_keeps_all_awake_until_it_has_what_down_has(
+    ends: dict[str, int],
+) -> None:
+    """However far IN itself has got; and where the hub does not know the node."""
+    vehicle = Vehicle().falling()
+    vehicle.sleep.heard(ends)
+    assert vehicle.step(1) is SleepStep.REST
+
+
 def test_an_answer_to_nothing_that_was_asked_counts_for_nothing() -> None:
     vehicle = Vehicle().sourced()
     vehicle.step(SETTLED_S)
-    vehicle.sleep.heard(END)  # to a question before it listened
+    vehicle.sleep.heard(ENDS)  # to a question before it listened
     assert vehicle.step(LISTENED_S) is SleepStep.ASK
 
 
@@ -104,7 +115,7 @@ def test_a_hub_that_does_not_answer_is_asked_again_later() -> None:
 
 def test_what_comes_by_the_stream_meanwhile_keeps_it_awake() -> None:
     vehicle = Vehicle().falling()
-    vehicle.sleep.heard(END)
+    vehicle.sleep.heard(ENDS)
     vehicle.news += 1
     assert (
         vehicle.step() is SleepStep.LOOK
@@ -133,7 +144,7 @@ def test_a_word_beside_wakes_it_until_that_is_done_and_it_listens_until_the_sour
 
 def test_a_word_beside_while_the_source_is_being_removed_has_it_put_back() -> None:
     vehicle = Vehicle().falling()
-    vehicle.sleep.heard(END)
+    vehicle.sleep.heard(ENDS)
     assert vehicle.sleep.looked(0.1, 0)
     vehicle.sleep.wake(vehicle.now_s)
     vehicle.sleep.slept(vehicle.now_s)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from backhaul_agent.push.policy import (
     AWAKE_S_MIN,
+    BURST_BYTES_MAX,
     OWED_MAX,
     PATIENCE_S,
     SETTLED_S,
+    UNMEASURED_BYTES,
     WAIT_S_MAX,
     PushPolicy,
     TrickleView,
@@ -53,8 +57,8 @@ def test_a_calm_lane_is_pushed_from_the_next_message_on_and_sleeps_by_leave_of_t
     it.trickle(1)
     assert it.policy.word == {"bulk": it.appended}
     assert it.news == 1
-    assert not it.policy.pushes("bulk", it.appended, 0)
-    assert it.policy.pushes("bulk", it.appended + 1, 0)
+    assert not it.policy.pushes("bulk", it.appended, 100, 0)
+    assert it.policy.pushes("bulk", it.appended + 1, 100, 0)
     assert it.policy.unsettled
     assert not it.policy.asleep("bulk")
     it.policy.heard(["bulk"], it.now_s)
@@ -86,7 +90,7 @@ def test_a_watermark_that_stands_still_wakes_the_lane() -> None:
     it.look(1)
     assert not it.policy.asleep("bulk")
     assert it.policy.word == {}
-    assert not it.policy.pushes("bulk", it.appended + 1, 0)
+    assert not it.policy.pushes("bulk", it.appended + 1, 100, 0)
     assert it.policy.wakes == 1
 
 
@@ -102,12 +106,59 @@ def test_more_than_may_be_under_way_and_a_lane_that_does_not_run_wake_it() -> No
 def test_a_burst_is_not_pushed_to_its_end_and_wakes_the_lane() -> None:
     """It may be confirmed, or lost, before the lane is looked at."""
     it = Vehicle().sleep()
-    assert it.policy.pushes("bulk", it.appended + 1, 10_000)
-    assert not it.policy.pushes("bulk", it.appended + 2, 10_001)
-    assert not it.policy.pushes("bulk", it.appended + 3, 100), "the one before was not pushed"
+    assert it.policy.pushes("bulk", it.appended + 1, 100, 10_000)
+    assert not it.policy.pushes("bulk", it.appended + 2, 100, 10_001)
+    assert not it.policy.pushes("bulk", it.appended + 3, 100, 100), "the one before was not pushed"
     it.look()
     assert it.policy.word == {}
     assert it.policy.wakes == 1
+
+
+def test_what_the_hub_asks_for_again_is_pushed_until_it_is_much_and_that_wakes_the_lane() -> None:
+    it = Vehicle()
+    it.policy.carries(1_000.0)
+    assert not it.policy.pushes_again("bulk", 10), "it is sourced"
+    it.sleep().watermark = it.appended
+    for _ in range(10):
+        assert it.policy.pushes_again("bulk", 1_000), "whatever its seq"
+        it.look()
+    assert it.policy.asleep("bulk")
+    assert it.policy.pushes_again("bulk", 2_000)
+    assert not it.policy.pushes_again("bulk", 1)
+    assert not it.policy.pushes("bulk", it.appended + 1, 1, 0)
+    it.look()
+    assert it.policy.word == {}
+
+
+@pytest.mark.parametrize(
+    ("rate_bytes_s", "measured", "burst"),
+    [
+        (2_500.0, True, 5_000),
+        (2_500.0, False, 5_000),
+        (125_000.0, False, UNMEASURED_BYTES),
+        (125_000.0, True, BURST_BYTES_MAX),
+    ],
+)
+def test_what_is_pushed_at_once_takes_the_link_for_two_seconds_at_most(
+    rate_bytes_s: float, measured: bool, burst: int
+) -> None:
+    it = Vehicle().sleep()
+    it.policy.carries(rate_bytes_s, measured=measured)
+    assert it.policy.pushes("bulk", it.appended + 1, burst, 1)
+    assert not it.policy.pushes("bulk", it.appended + 2, 1, 1)
+    it.look()
+    assert it.policy.word == {}
+
+
+def test_a_burst_holds_up_no_live_message() -> None:
+    it = Vehicle()
+    it.policy.carries(1_000.0)
+    view = TrickleView(0, 0, 0, runs=True)
+    for now_s in (0.0, SETTLED_S):
+        it.policy.look(EPOCH, {"bulk": view, "live": view}, now_s)
+    assert it.policy.pushes("bulk", 1, 2_001, 1), "a message by itself is no burst"
+    assert not it.policy.pushes("bulk", 2, 1, 1)
+    assert it.policy.pushes("live", 1, 500, 1)
 
 
 def test_a_lane_that_was_woken_is_sourced_for_longer_each_time() -> None:
@@ -149,7 +200,7 @@ def test_a_hub_that_begins_anew_is_asked_again() -> None:
     it.policy.heard([], it.now_s)
     assert not it.policy.asleep("bulk")
     assert it.policy.unsettled
-    assert it.policy.pushes("bulk", it.appended + 1, 0), (
+    assert it.policy.pushes("bulk", it.appended + 1, 100, 0), (
         "whether it sources the lane nobody knows yet"
     )
     it.policy.heard(["bulk"], it.now_s)

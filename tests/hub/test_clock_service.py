@@ -61,6 +61,27 @@ async def test_lanes_that_stand_still_are_passed_on_and_the_time_is_told() -> No
     assert (service.answered, service.refused) == (3, 5)
 
 
+async def test_whoever_does_not_speak_of_pushes_pushes_nothing() -> None:
+    """An older agent, in the place of one whose lanes are not sourced."""
+    wire, heard = Wire(), list[tuple[object, ...]]()
+
+    def push(*said: object) -> list[str]:
+        heard.append(said)
+        return []
+
+    service = ClockService(
+        wire,  # type: ignore[arg-type]
+        HubClock(),
+        TOKENS.get,
+        on_push=push,
+    )
+    await service.listen(wire)  # type: ignore[arg-type]
+    await wire.question("VID-001", b'{"t1": 1, "push": {"epoch": 7, "lanes": {"bulk": 3}}}')
+    await wire.question("VID-001", b'{"t1": 2}')
+    assert heard == [("VID-001", 7, {"bulk": 3}), ("VID-001", 0, {})]
+    assert [answer.get("push") for _, answer in wire.sent] == [[], None]
+
+
 async def test_what_a_vehicle_says_of_itself_is_passed_on_and_never_costs_it_the_time() -> None:
     wire, heard = Wire(), list[tuple[str, bytes]]()
 
@@ -87,9 +108,9 @@ async def test_what_a_vehicle_says_of_itself_is_passed_on_and_never_costs_it_the
 
 
 async def test_where_down_ends_is_told_whom_asks_and_nobody_is_kept_waiting_by_a_server() -> None:
-    wire, ends = Wire(), [41, None]
+    wire, ends = Wire(), [{"": 41, "n_gps": 7}, None]
 
-    async def down_end(device: str) -> int | None:
+    async def down_ends(device: str) -> dict[str, int] | None:
         assert device == "VID-001"
         if not ends:
             raise HubError("no answer")
@@ -100,7 +121,7 @@ async def test_where_down_ends_is_told_whom_asks_and_nobody_is_kept_waiting_by_a
         HubClock(),
         TOKENS.get,
         on_push=lambda *_: ["bulk"],
-        down_end=down_end,
+        down_ends=down_ends,
     )
     await service.listen(wire)  # type: ignore[arg-type]
     words = [b'"in":true', b'"in":true', b'"in":true', b'"in":false', b'"x":1']
@@ -108,7 +129,7 @@ async def test_where_down_ends_is_told_whom_asks_and_nobody_is_kept_waiting_by_a
         question = b'{"t1": %d, "push": {"epoch": 7, "lanes": {}, %s}}' % (number, word)
         await wire.question("VID-001", question)
         await until(lambda number=number: service.answered == number)  # type: ignore[misc]
-    assert [body.get("down") for _, body in wire.sent] == [41, None, None, None, None]
+    assert [body.get("downs") for _, body in wire.sent] == [{"": 41, "n_gps": 7}, *4 * [None]]
     assert all(body["push"] == ["bulk"] for _, body in wire.sent)
 
 

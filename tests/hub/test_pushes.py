@@ -88,6 +88,27 @@ def test_a_lane_that_is_not_named_any_more_is_sourced_again() -> None:
     assert hub.plan.wanted == {BULK, LIVE, PUSH}
 
 
+@pytest.mark.parametrize(("after", "epoch"), [(9, 7), (3, 8)])
+def test_a_lane_that_is_asked_for_anew_is_sourced_until_the_hub_has_what_was_not_pushed(
+    after: int, epoch: int
+) -> None:
+    """The word between the two was lost, by which the lane was to be sourced."""
+    hub = Hub()
+    hub.ask(LANES)
+    hub.apply()
+    assert hub.ask(LANES) == ["bulk", "live"]
+    assert hub.ask({"bulk": after, "live": 0}, epoch) != ["bulk", "live"]
+    assert BULK in hub.plan.wanted
+    hub.held, hub.epoch = 9, epoch
+    assert hub.ask({"bulk": after, "live": 0}, epoch) == ["bulk", "live"]
+
+
+def test_who_never_pushed_leaves_no_record_by_saying_so() -> None:
+    hub = Hub()
+    assert hub.ask({}) == []
+    assert hub.pushes._pushers == {}
+
+
 def test_a_lane_that_stands_still_is_sourced_again() -> None:
     hub = Hub()
     hub.ask(LANES)

@@ -11,10 +11,11 @@ import pytest
 
 from backhaul_hub.config import load
 from backhaul_hub.continuity.lane_book import Continuity
+from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.device import Device, DeviceLink
 from backhaul_hub.errors import HubError
 from backhaul_hub.links.source_keeper import SourceKeeper
-from backhaul_hub.links.sources import sourced
+from backhaul_hub.links.sources import PUSHED, sourced
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.setup.hub_directory import HubLayout, create_hub
 from backhaul_runtime.clock import SystemClock
@@ -228,3 +229,60 @@ async def test_what_was_asked_before_a_stream_was_told_is_not_believed(kept: Kep
     kept.keeper.connected(PLAIN.id)
     await kept.comes_to(PLAIN.id, SHARED)
     assert kept.api.told == [{*SHARED, "n_battery"}, {*SHARED, "n_battery"}], "by lane, once each"
+
+
+@pytest.mark.parametrize(("said", "held"), [(0, True), (1, False)])
+async def test_a_lane_that_carried_nothing_sleeps_unless_it_is_known_to_owe_something(
+    kept: Kept, said: int, held: bool
+) -> None:
+    """The hub knows no such lane, or one of another epoch."""
+    continuity = kept.keeper._continuity
+    continuity.arrived(LaneKey(PLAIN.id, "bulk", 6), 1, 10, 1)
+    continuity.say(LaneKey(PLAIN.id, "bulk", 7), said)
+    kept.keeper.connected(PLAIN.id)
+    await kept.comes_to(PLAIN.id, SHARED)
+    assert kept.keeper.push(PLAIN.id, 7, {"bulk": 0}) == []
+    await kept.comes_to(PLAIN.id, {*SHARED, PUSHED})
+    kept.keeper.pushes.heard(PLAIN.id, {"active": 1})
+    asleep = kept.keeper.push(PLAIN.id, 7, {"bulk": 0})
+    assert asleep == (["bulk"] if held else [])
+
+
+async def test_a_device_that_connects_has_its_pushes_sourced_by_its_newest_token(
+    kept: Kept,
+) -> None:
+    kept.keeper.connected(PLAIN.id)
+    kept.keeper.push(PLAIN.id, 7, {"bulk": 0})
+    await kept.comes_to(PLAIN.id, {*SHARED, PUSHED})
+    kept.in_hub_db[PLAIN.id] = replace(PLAIN, token="ef")
+    await kept.learn()
+    kept.keeper.connected(PLAIN.id)
+    await kept.comes_to(PLAIN.id, SHARED)
+    kept.keeper.push(PLAIN.id, 7, {"bulk": 0})
+    await kept.comes_to(PLAIN.id, {*SHARED, PUSHED})
+    sources = (await kept.info())["config"]["sources"]
+    assert f"u.{PLAIN.id}.ef.>" in str(sources)
+
+
+async def test_a_lane_that_is_woken_late_has_time_to_hear_its_device(kept: Kept) -> None:
+    """Its link is long up, and its source is new: on a link of 20 kbit/s it hears nothing for seconds."""
+    kept.keeper.connected(PLAIN.id)
+    kept.keeper.push(PLAIN.id, 7, {"bulk": 0, "live": 0})
+    await kept.comes_to(PLAIN.id, {*SHARED, PUSHED})
+    kept.keeper.pushes.heard(PLAIN.id, {"active": 1})
+    assert kept.keeper.push(PLAIN.id, 7, {"bulk": 0, "live": 0}) == ["bulk", "live"]
+    await kept.comes_to(PLAIN.id, {PUSHED})
+    kept.keeper.push(PLAIN.id, 7, {"live": 0})
+    kept.keeper.stands_still(LaneKey(PLAIN.id, "live", 7), 1)
+    await kept.comes_to(PLAIN.id, {*SHARED, PUSHED})
+    info = await kept.info()
+    for source in info["sources"]:
+        source["active"] = -1
+        if source["name"] == "PUSH":
+            source["active"] = 1
+    link = DeviceLink(up=True, since_ns=SystemClock().now_ns() - 60 * 10**9)
+    told = len(kept.api.told)
+    kept.keeper.look([info], SystemClock().monotonic_s(), {PLAIN.id: link})
+    kept.keeper.connected(OWN.id)
+    await kept.comes_to(OWN.id, {*SHARED, "n_battery"})
+    assert len(kept.api.told) == told + 1, "none was set up again"

@@ -20,6 +20,7 @@ from backhaul_hub.links.sources import (
     owes_greeting,
     place_of,
     places_of,
+    push_source,
     sources_by_shard,
     untouched_s,
 )
@@ -353,3 +354,17 @@ def test_a_source_that_reports_no_lag_is_not_believed_where_the_vehicle_has_more
     assert watch.complaint(place, 5, 31.0) is None
     assert watch.complaint(place, None, 40.0) is None
     assert watch.complaint(place, 5, 50.0) is None
+
+
+def test_a_source_of_pushes_that_hears_nothing_is_set_up_again_soon_whatever_the_link_does() -> (
+    None
+):
+    """PUSH may have another leader: left alone, the server looks after ten seconds."""
+    watch = SourceWatch(15.0, 10.0)
+    source = push_source(Device("VID-001", "ab", "", 0), "x") | {"lag": 0}
+    assert watch.complaint(source | {"active": 2_900_000_000}, 99.0, 100.0, 20.0) is None
+    silent = source | {"active": 3_100_000_000}
+    assert watch.complaint(silent, 99.0, 100.0, 20.0) == "hears nothing of PUSH"
+    new = source | {"active": -1}
+    assert watch.complaint(new, 99.0, 102.0, 20.0) is None
+    assert watch.complaint(new, 99.0, 103.0, 20.0) == "hears nothing of PUSH"

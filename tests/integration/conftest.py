@@ -17,7 +17,7 @@ from tests.support.rig.relay import Relay
 from tests.support.run_here import run_here
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Sequence
     from pathlib import Path
 
     from nats.aio.client import Client
@@ -45,9 +45,19 @@ class World:
         return await self.vehicle_behind(Relay("127.0.0.1", self.hub.leaf_port), device)
 
     async def vehicle_behind(
-        self, link: AnyRelay, device: str = "VID-001", *, link_mode: str = "", **settings: object
+        self,
+        link: AnyRelay,
+        device: str = "VID-001",
+        *,
+        link_mode: str = "",
+        nodes: Sequence[str] = (),
+        ping_s: int = 0,
+        **settings: object,
     ) -> tuple[DeviceRig, AnyRelay]:
-        """Enrol and start a vehicle whose link is this one; ``settings``: keys of [link]."""
+        """Enrol and start a vehicle whose link is this one.
+
+        ``nodes``: those with streams of their own. ``ping_s``: how often its leaf server looks whether the link is dead, if not as usual. ``settings``: keys of [link].
+        """
         relay = link
         await self._stack.enter_async_context(link)
         rig = await DeviceRig.add(
@@ -56,12 +66,17 @@ class World:
             self.directory / device,
             link_port=relay.port,
             link_mode=link_mode,
+            nodes=nodes,
         )
         text = rig.agent_toml.read_text()
         for key, value in settings.items():
             text = re.sub(rf"^{key} = .*\n", "", text, flags=re.MULTILINE)
             text = text.replace("[link]\n", f"[link]\n{key} = {json.dumps(value)}\n")
         rig.agent_toml.write_text(text)
+        if ping_s:
+            conf = rig.agent_toml.with_name("leaf.conf")
+            pings = f'ping_interval: "{ping_s}s"'
+            conf.write_text(conf.read_text().replace('ping_interval: "10s"', pings))
         self._stack.push_async_callback(rig.stop)
         await rig.start()
         return rig, relay

@@ -14,12 +14,10 @@ from backhaul_agent.client.config import ConfigClient
 from tests.support.rig.relay import Relay
 
 from .conftest import DEADLINE_S, World
+from .doors import Door, now_s
 from .ends import Ends
 
 if TYPE_CHECKING:
-    from nats.aio.client import Client
-    from nats.aio.msg import Msg
-
     from tests.support.rig.parts import DeviceRig
 
 pytestmark = [pytest.mark.nats]
@@ -28,48 +26,6 @@ AT_ONCE_S = 1.0
 RESTARTED_S = 20.0
 IDLE_S = 20
 HEARTBEAT_BYTES = 146
-
-
-def now_s() -> float:
-    return asyncio.get_running_loop().time()
-
-
-class Door:
-    """A program that carries out commands: when each came, by its id."""
-
-    def __init__(self, world: World, rig: DeviceRig) -> None:
-        self.world = world
-        self.rig = rig
-        self.came: dict[str, list[float]] = {}
-        self.sent: list[str] = []
-
-    async def open(self) -> Door:
-        local = await self.world.connect(self.rig.url)
-        await local.subscribe("cmd.unlock", cb=self._unlock)
-        await local.flush()
-        return self
-
-    async def _unlock(self, message: Msg) -> None:
-        asked = json.loads(message.data)
-        self.came.setdefault(str(asked["params"]["number"]), []).append(now_s())
-        await message.respond(b"{}")
-
-    async def command(self, hub: Client) -> float:
-        """Send one, wait for it, and return the seconds it took."""
-        number = str(len(self.sent))
-        self.sent.append(number)
-        began = now_s()
-        body = json.dumps({"id": f"unlock{number}", "params": {"number": number}}).encode()
-        await hub.jetstream().publish("fleet.prod.veh.VID-001.cmd.unlock", body)
-        async with asyncio.timeout(DEADLINE_S):
-            while number not in self.came:  # noqa: ASYNC110
-                await asyncio.sleep(0.005)
-        return self.came[number][0] - began
-
-    def each_once(self) -> None:
-        assert {number: len(came) for number, came in self.came.items()} == dict.fromkeys(
-            self.sent, 1
-        )
 
 
 async def asleep(rig: DeviceRig, *, wakes: int = 0) -> dict[str, Any]:
@@ -82,15 +38,16 @@ async def asleep(rig: DeviceRig, *, wakes: int = 0) -> dict[str, Any]:
     return link
 
 
-async def in_sources(world: World, rig: DeviceRig) -> list[Any]:
+async def in_sources(world: World, rig: DeviceRig, stream: str = "IN") -> list[Any]:
     local = await world.leaf_client(rig)
-    answer = json.loads((await local.request("$JS.API.STREAM.INFO.IN", b"", timeout=30)).data)
+    asked = f"$JS.API.STREAM.INFO.{stream}"
+    answer = json.loads((await local.request(asked, b"", timeout=30)).data)
     return answer["config"].get("sources") or []
 
 
-async def start(world: World) -> tuple[DeviceRig, Relay]:
+async def start(world: World, *nodes: str) -> tuple[DeviceRig, Relay]:
     relay = Relay("127.0.0.1", world.hub.leaf_port)
-    rig, _ = await world.vehicle_behind(relay, push=True)
+    rig, _ = await world.vehicle_behind(relay, nodes=nodes, push=True)
     await asleep(rig)
     return rig, relay
 
@@ -98,12 +55,15 @@ async def start(world: World) -> tuple[DeviceRig, Relay]:
 async def test_an_idle_link_carries_no_heartbeat_and_commands_and_settings_come_at_once(
     world: World,
 ) -> None:
-    rig, relay = await start(world)
+    """Also of a node that has streams of its own; no lane but its carries anything."""
+    rig, relay = await start(world, "battery")
     async with connect(rig.url) as agent, asyncio.timeout(DEADLINE_S):
         await agent.publish("battery", "soc", 1.0)
-        while (await agent.status())["link"]["pushed"] != ["bulk", "live"]:  # noqa: ASYNC110
+        lanes = ["bulk", "live", "n_battery"]
+        while (await agent.status())["link"]["pushed"] != lanes:  # noqa: ASYNC110
             await asyncio.sleep(0.1)
-    assert await in_sources(world, rig) == []
+    for stream in ("IN", "IN_n_battery"):
+        assert await in_sources(world, rig, stream) == []
     await asyncio.sleep(12)  # the last watermarks, and the sources' last heartbeats
     before = relay.up_bytes + relay.down_bytes
     await asyncio.sleep(IDLE_S)
@@ -122,8 +82,13 @@ async def test_an_idle_link_carries_no_heartbeat_and_commands_and_settings_come_
         await ends.set_at_hub("lamp", on=1)
         await ends.agree(lambda heads: ("", "lamp", "on", "") in heads)
         assert now_s() - began < 2 * AT_ONCE_S
-    link = await asleep(rig, wakes=2)
-    assert link["in_wakes"] == 2, link
+        await asleep(rig, wakes=2)
+        began = now_s()
+        await ends.set_at_hub("battery", limit=80)
+        await ends.agree(lambda heads: ("", "battery", "limit", "") in heads)
+        assert now_s() - began < 2 * AT_ONCE_S
+    link = await asleep(rig, wakes=3)
+    assert link["in_wakes"] == 3, link
     assert await in_sources(world, rig) == []
     door.each_once()
 

@@ -31,8 +31,8 @@ LINK_MUTANTS = (
         "asleep-before-held",
         "a lane is sourced no more though the hub lacks messages that were not pushed",
         "hub/backhaul_hub/links/pushes.py",
-        "            if self._holds(LaneKey(place.device, place.lane, word.epoch), word.lanes[place.lane])\n",
-        "",
+        "            if place in plan.wanted and self._holds(LaneKey(*place, leave[0]), leave[1])\n",
+        "            if place in plan.wanted\n",
         named(
             "tests/hub/test_pushes.py",
             "test_a_lane_of_which_the_hub_lacks_anything_stays_sourced",
@@ -79,6 +79,61 @@ LINK_MUTANTS = (
         named(
             "tests/agent/test_push_policy.py",
             "test_a_calm_lane_is_pushed_from_the_next_message_on_and_sleeps_by_leave_of_the_hub",
+        ),
+    ),
+    Mutant(
+        "leave-outlives-its-word",
+        "a vehicle keeps its leave though between its word and a new one messages were not pushed",
+        "hub/backhaul_hub/links/pushes.py",
+        "if asked.get(place) != leave}",
+        "if place not in asked}",
+        named(
+            "tests/hub/test_pushes.py",
+            "test_a_lane_that_is_asked_for_anew_is_sourced_until_the_hub_has_what_was_not_pushed",
+        ),
+    ),
+    Mutant(
+        "leave-outlives-its-agent",
+        "an older agent goes on in the place of one that pushed, and nothing is sourced",
+        "hub/backhaul_hub/links/clock_service.py",
+        "            self._on_push(device, 0, {})\n",
+        "            pass\n",
+        named(
+            "tests/hub/test_clock_service.py",
+            "test_whoever_does_not_speak_of_pushes_pushes_nothing",
+        ),
+    ),
+    Mutant(
+        "copies-by-seq",
+        "of a lane that nobody sources, the messages that the hub asks for again go to OUT alone",
+        "agent/backhaul_agent/uplink/lane.py",
+        "        if self.pushing.pushes_again(self.name, size_of(row)):\n",
+        "        if self.pushing.pushes(self.name, appender.position, size_of(row), 0):\n",
+        named(
+            "tests/agent/test_pushed_lane.py",
+            "test_what_the_hub_lost_while_nothing_new_came_is_pushed_as_often_as_it_asks",
+        ),
+    ),
+    Mutant(
+        "burst-unbounded",
+        "a burst is pushed at once, however slow the link is",
+        "agent/backhaul_agent/push/policy.py",
+        "        lane.flooded = lane.flooded or size < under_way > self._burst_bytes_max\n",
+        "",
+        named(
+            "tests/agent/test_push_policy.py",
+            "test_what_is_pushed_at_once_takes_the_link_for_two_seconds_at_most",
+        ),
+    ),
+    Mutant(
+        "node-asleep-behind",
+        "the stream of a node sleeps before it has all its messages in DOWN",
+        "agent/backhaul_agent/push/in_sleep.py",
+        "(ends := self._ends) is not None and all(\n",
+        "(ends := self._ends) is not None and any(\n",
+        named(
+            "tests/agent/test_in_sleep.py",
+            "test_the_stream_of_a_node_keeps_all_awake_until_it_has_what_down_has",
         ),
     ),
 )

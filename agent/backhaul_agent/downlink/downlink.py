@@ -90,9 +90,9 @@ class Downlink:
         return {"downlink_messages": self.messages, "downlink_garbage": self.garbage}
 
     @property
-    def hub_seq(self) -> int:
-        """Return the last sequence of the hub's stream that IN has brought."""
-        return self._readers[0].hub_seq
+    def hub_seqs(self) -> dict[Lane, int]:
+        """Return the last sequence of the hub's stream that each stream has brought, by its lane, "" for IN."""
+        return {each.lane: each.hub_seq for each in self._readers if not each.retired}
 
     @property
     def messages(self) -> int:

@@ -50,7 +50,7 @@ class InReader:
         lane: Lane = "",
         retired: bool = False,
     ) -> None:
-        self.stream = in_stream(lane)
+        self.lane, self.stream = lane, in_stream(lane)
         self.messages = self.garbage = 0
         self.last_error = ""
         self.retired = retired

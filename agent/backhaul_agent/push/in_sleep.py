@@ -4,11 +4,19 @@ A source costs a heartbeat a second. Once nothing but passing words has come for
 the hub speaks beside (`protocol/push.py`) and asks up to which sequence DOWN holds something for this vehicle. IN has
 got that far: then its source is removed. What comes beside and is more than passing has it put back, and so has
 anything that may have kept a word from being heard. Wakes are by level: one that fails is repeated.
+
+The streams of nodes that have their own sleep and wake together with IN, as one.
 """
 
 from __future__ import annotations
 
 from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from backhaul_codec.kinds import Lane
 
 SETTLED_S = 5.0
 """IN is quiet for so long before it sleeps: to wake it costs 1.5 kB, as much as the heartbeats of twice that time."""
@@ -63,26 +71,28 @@ class InSleep:
         self._not_before_s = 0.0
         self._seen: tuple[int, int] | None = None
         self._asked = False
-        self._end: int | None = None
-        """The last sequence in DOWN, by the hub's word since this began to fall asleep."""
+        self._ends: Mapping[Lane, int] | None = None
+        """The last sequence in DOWN for each stream, by the hub's word since this began to fall asleep."""
 
     @property
     def asks(self) -> bool:
         """Whether the hub is to say where DOWN ends."""
-        return self.phase is SleepPhase.FALLING and self._end is None
+        return self.phase is SleepPhase.FALLING and self._ends is None
 
     def begin_anew(self) -> None:
         """Take in that the link is gone or came up, or that nobody knows: IN is to be sourced."""
         self.phase, self.listens, self._not_before_s = SleepPhase.UNKNOWN, False, 0.0
 
-    def step(self, now_s: float, news: int, in_doubt: int, read_to: int) -> SleepStep:
+    def step(
+        self, now_s: float, news: int, in_doubt: int, read_to: Mapping[Lane, int]
+    ) -> SleepStep:
         """Return the next step, while the link is up.
 
         Args:
             now_s: the time.
             news: counts what IN has brought that was more than passing.
             in_doubt: counts what gives reason to think that a word may have been lost.
-            read_to: the last sequence of DOWN that IN has brought.
+            read_to: the last sequence of DOWN that each stream has brought.
         """
         before, self._seen = self._seen, (news, in_doubt)
         if before is not None and before != self._seen:
@@ -97,29 +107,34 @@ class InSleep:
             if now_s < max(self._quiet_s + SETTLED_S, self._not_before_s):
                 return SleepStep.LOOK if self.listens else SleepStep.REST
             self.phase, self.listens, self._since_s = SleepPhase.FALLING, True, now_s
-            self._asked, self._end = False, None
+            self._asked, self._ends = False, None
         if self.phase is SleepPhase.FALLING:
             return self._fall(now_s, read_to)
         return SleepStep.REST
 
-    def _fall(self, now_s: float, read_to: int) -> SleepStep:
+    def _fall(self, now_s: float, read_to: Mapping[Lane, int]) -> SleepStep:
         if now_s - self._since_s > ASKED_S_MAX:
             self._not_before_s = now_s + AGAIN_S
             self.wake(now_s)
         elif not self._asked and now_s - self._since_s >= LISTENED_S:
             self._asked = True
             return SleepStep.ASK
-        elif self._end is not None and read_to >= self._end:
+        elif (ends := self._ends) is not None and all(
+            lane in ends and seq >= ends[lane] for lane, seq in read_to.items()
+        ):
             return SleepStep.LOOK
         return SleepStep.REST
 
-    def heard(self, end: int | None) -> None:
-        """Take in the hub's answer: the last sequence in DOWN for this vehicle, None where it does not say."""
+    def heard(self, ends: Mapping[Lane, int] | None) -> None:
+        """Take in the hub's answer: the last sequence in DOWN for each stream, None where it does not say."""
         if self._asked and self.asks:
-            self._end = end
+            self._ends = ends
 
     def looked(self, heard_s: float, lag: int) -> bool:
-        """Take in how long ago IN's source was heard (below 0: never) and its lag; return whether to remove it."""
+        """Take in how long ago the sources were heard (below 0: never) and their lag; return whether to remove them.
+
+        ``heard_s``: of the one that was heard longest ago.
+        """
         works = 0 <= heard_s < HEARD_S_MAX and lag == 0
         if self.phase is SleepPhase.SOURCED and works:
             self.listens = False  # each message would come twice

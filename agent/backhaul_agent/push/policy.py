@@ -8,11 +8,13 @@ where the lane does not run. With the link, all lanes begin anew: the hub source
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from backhaul_codec.kinds import Lane
+from backhaul_agent.uplink.pushing import PushRule
+from backhaul_codec.kinds import LIVE, Lane
 
 SETTLED_S = 3.0
 """A lane is asked to sleep once it has been calm for so long."""
@@ -20,8 +22,13 @@ OWED_MAX = 8
 """Messages that the hub has not confirmed of a calm lane: its watermark is told every few seconds."""
 WAIT_S_MAX = 15.0
 """For so long a lane is pushed for which the hub still waits for messages from before."""
-PATIENCE_S = 12.0
-"""A watermark that stands still for so long has its lane woken: the hub tells one every five seconds."""
+PATIENCE_S = 15.0
+"""A watermark that stands still for so long has its lane woken: the hub tells one every ten seconds at least, and a slow link takes two more."""
+BURST_S = 2.0
+"""No window keeps a push back, so what is pushed at once takes the link for so long at most."""
+BURST_BYTES_MAX = 64 * 1024
+UNMEASURED_BYTES = 8 * 1024
+"""Of a link that was not measured: as much as a source's first window, 3.3 s at 20 kbit/s."""
 AWAKE_S_MIN, AWAKE_S_MAX = 15.0, 900.0
 """A lane that was woken is not asked to sleep before; twice as long each time, until it has slept for as long."""
 
@@ -58,19 +65,35 @@ class _Lane:
     awake_s: float = AWAKE_S_MIN
 
 
-class PushPolicy:
+class PushPolicy(PushRule):
     """Decides for all lanes of a vehicle.
 
     Args:
-        owed_bytes_max: how many bytes may be under way in pushes.
+        owed_bytes_max: how many bytes of a pushed lane the hub may owe a word on.
+        rate_bytes_s: the bytes that the link is said to carry in a second.
+        measured: whether it was measured, or is known.
     """
 
-    def __init__(self, owed_bytes_max: float) -> None:
+    def __init__(
+        self, owed_bytes_max: float, rate_bytes_s: float = math.inf, *, measured: bool = False
+    ) -> None:
         self.owed_bytes_max = owed_bytes_max
+        self._rate_bytes_s = rate_bytes_s
+        self._burst_bytes_max = 0.0
+        # By whether it is of `live`, which nothing else is to hold up: bytes pushed that the link may still carry.
+        self._burst_bytes = {True: 0.0, False: 0.0}
+        self._looked_s: float | None = None
+        self.carries(rate_bytes_s, measured=measured)
         self.epoch = 0
         self.wakes = 0
         """How often a lane was woken."""
         self._lanes: dict[Lane, _Lane] = {}
+
+    def carries(self, rate_bytes_s: float, *, measured: bool = True) -> None:
+        """Take in how many bytes the link carries in a second."""
+        self._rate_bytes_s = rate_bytes_s
+        most = BURST_BYTES_MAX if measured else UNMEASURED_BYTES
+        self._burst_bytes_max = min(most, BURST_S * rate_bytes_s)
 
     def link(self) -> None:
         """Take in that the link is gone, or came up, or that nobody knows: all lanes are sourced."""
@@ -82,6 +105,10 @@ class PushPolicy:
             self.epoch = epoch
             self._lanes.clear()
         before = self.word
+        carried = self._rate_bytes_s * (now_s - self._looked_s) if self._looked_s is not None else 0
+        self._looked_s = now_s
+        for live, under_way in self._burst_bytes.items():
+            self._burst_bytes[live] = max(0.0, under_way - carried)
         for name, view in lanes.items():
             lane = self._lanes.setdefault(name, _Lane(moved_s=now_s))
             if view.watermark != lane.watermark or view.appended <= view.watermark:
@@ -143,15 +170,29 @@ class PushPolicy:
                 lane.asked_s = now_s  # the hub has begun anew
             lane.asleep = now
 
-    def pushes(self, name: Lane, seq: int, owed_bytes: int) -> bool:
-        """Tell whether a message of the current epoch is pushed; with too much under way none is before the lane was woken.
-
-        ``owed_bytes``: of the lane's messages that the hub has not confirmed, this one included.
-        """
+    def pushes(self, name: Lane, seq: int, size: int, owed_bytes: int) -> bool:
+        """Tell whether a new message is pushed; with too much under way none is before the lane was woken."""
         lane = self._lanes.get(name)
         if lane is None or lane.after is None or seq <= lane.after:
             return False
         lane.flooded = lane.flooded or owed_bytes > self.owed_bytes_max
+        return self._has_room(name, lane, size)
+
+    def pushes_again(self, name: Lane, size: int) -> bool:
+        """Tell whether a message is pushed that the hub has asked for again; where these are many, the lane is woken.
+
+        Whatever its seq is: while the lane is pushed nothing else brings it.
+        """
+        lane = self._lanes.get(name)
+        return lane is not None and lane.after is not None and self._has_room(name, lane, size)
+
+    def _has_room(self, name: Lane, lane: _Lane, size: int) -> bool:
+        live = name == LIVE
+        under_way = self._burst_bytes[live] + size
+        # However slow the link is, a message by itself is no burst.
+        lane.flooded = lane.flooded or size < under_way > self._burst_bytes_max
+        if not lane.flooded:
+            self._burst_bytes[live] = under_way
         return not lane.flooded
 
     def asleep(self, name: Lane) -> bool:

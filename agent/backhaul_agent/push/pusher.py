@@ -26,8 +26,7 @@ LOOK_S = 1.0
 TEND_S = 5.0
 """How often a sleeping lane's durable is looked at and moved on, on the leaf: a link that comes back begins there."""
 OWED_BYTES_MAX = 64 * 1024
-OWED_S_MAX = 2.0
-"""What is pushed is under no window: so much of the link at most, and no more than `OWED_BYTES_MAX`."""
+"""What the hub may owe a word on: of a trickle its watermark comes every ten seconds."""
 log = structlog.get_logger("push")
 
 
@@ -48,7 +47,7 @@ class Pusher:
         tell: Callable[[], None],
     ) -> None:
         rate_bytes_s = config.link.rate_kbit_s * 1000 / 8
-        self.policy = PushPolicy(min(OWED_BYTES_MAX, OWED_S_MAX * rate_bytes_s))
+        self.policy = PushPolicy(OWED_BYTES_MAX, rate_bytes_s, measured=not config.link.adaptive)
         self.enabled = config.link.push and config.link.mode == "always"
         self._durable = config.device.token
         self._ledger = ledger
@@ -62,7 +61,7 @@ class Pusher:
             uplink.on_look.append(self._on_look)
             uplink.on_up.append(self._begin_anew)
             for lane in lanes:
-                lane.pushes = self.policy.pushes
+                lane.pushing = self.policy
 
     def word(self, *, asks_down_end: bool = False) -> dict[str, Any] | None:
         """Return the word for the hub's next question; None where nothing is ever pushed.
@@ -108,7 +107,9 @@ class Pusher:
         Else the hub would read all that was pushed once more when it sources the lane again. Where it does so already,
         as after its control plane began anew, it is told again. `at_once`: the lane is woken now.
         """
-        position, now_s = lane.entered.confirmed_position(), self._clock.monotonic_s()
+        now_s = self._clock.monotonic_s()
+        # Copies of what the hub has asked for may stand before that, and are still to be read.
+        position = None if lane.resends.flying else lane.entered.confirmed_position()
         known, since_s = self._tended.get(lane.name, (0, -TEND_S))
         if not (at_once or now_s - since_s >= TEND_S):
             return
@@ -138,5 +139,9 @@ def _view(lane: Lane) -> TrickleView:
     appended, watermark = lane.entered.owed()
     status = lane.entered.status()
     behind = status["ready_seq"] > appended
-    runs = lane.entered.runs and not behind
+    # Copies that were not pushed come by the source alone.
+    runs = lane.entered.runs and not behind and not lane.resends.flying
+    # What is left of former epochs stands before the first message of this one.
+    if not appended:
+        runs = runs and all(former.whole for former in lane.entered.chain()[:-1])
     return TrickleView(appended, watermark, status["outstanding_bytes"], runs)

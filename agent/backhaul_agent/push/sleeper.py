@@ -11,12 +11,12 @@ from nats.errors import Error as NatsError
 
 from backhaul_agent.errors import JetStreamError
 from backhaul_agent.leaf.jetstream import Stored
-from backhaul_agent.leaf.streams import IN_STREAM, in_stream_config
+from backhaul_agent.leaf.streams import in_stream_config
 from backhaul_agent.push.in_sleep import InSleep, SleepPhase, SleepStep
 from backhaul_codec.protocol.push import beside_subject, is_passing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from nats.aio.client import Client
     from nats.aio.msg import Msg
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from backhaul_agent.downlink.downlink import Downlink
     from backhaul_agent.leaf.jetstream import JetStream
     from backhaul_agent.leaf.link_state import UplinkState
+    from backhaul_codec.kinds import Lane
     from backhaul_runtime.clock import Clock
 
 LOOK_S = 1.0
@@ -42,6 +43,7 @@ class Sleeper:
     Args:
         enabled: whether it ever does (`Pusher.enabled`).
         tell: has the hub asked now; it reads `asks`.
+        own: the lanes of the nodes that have streams of their own.
         in_doubt: counts what gives reason to think that a word beside was lost.
     """
 
@@ -52,13 +54,15 @@ class Sleeper:
         uplink: UplinkState,
         clock: Clock,
         tell: Callable[[], None],
+        own: Collection[Lane],
         in_doubt: Callable[[], int],
         *,
         enabled: bool,
     ) -> None:
         self.sleep = InSleep()
-        self._config = in_stream_config(config)
-        self._enabled = enabled and self._config is not None
+        configs = [in_stream_config(config, lane) for lane in ("", *own)]
+        self._configs = [each for each in configs if each is not None]
+        self._enabled = enabled and bool(self._configs)
         device = config.device
         self._subject = beside_subject(device.id, device.token, ">")
         self._downlink = downlink
@@ -108,7 +112,7 @@ class Sleeper:
     async def _step(self, jetstream: JetStream, *, check: bool) -> None:
         sleep, downlink = self.sleep, self._downlink
         step = sleep.step(
-            self._clock.monotonic_s(), downlink.news, self._in_doubt(), downlink.hub_seq
+            self._clock.monotonic_s(), downlink.news, self._in_doubt(), downlink.hub_seqs
         )
         if step is SleepStep.WAKE:
             await self._put(jetstream, sourced=True)
@@ -116,14 +120,18 @@ class Sleeper:
         elif step is SleepStep.ASK:
             self._tell()
         elif step is SleepStep.LOOK:
-            sources = (await jetstream.call(f"STREAM.INFO.{IN_STREAM}")).get("sources") or [{}]
-            heard_s, lag = sources[0].get("active", -1) / 1e9, sources[0].get("lag", 0)
-            if sleep.looked(heard_s, lag):
+            sources = [(each.get("sources") or [{}])[0] for each in await self._infos(jetstream)]
+            active = [each.get("active", -1) for each in sources]
+            heard_s = -1.0 if min(active) < 0 else max(active) / 1e9
+            if sleep.looked(heard_s, max(each.get("lag", 0) for each in sources)):
                 await self._fall_asleep(jetstream)
         elif check and sleep.phase is SleepPhase.ASLEEP:
-            info = await jetstream.call(f"STREAM.INFO.{IN_STREAM}")
-            if info["config"].get("sources"):
+            infos = await self._infos(jetstream)
+            if any(info["config"].get("sources") for info in infos):
                 sleep.begin_anew()
+
+    async def _infos(self, jetstream: JetStream) -> list[dict[str, Any]]:
+        return [await jetstream.call(f"STREAM.INFO.{each['name']}") for each in self._configs]
 
     async def _fall_asleep(self, jetstream: JetStream) -> None:
         try:
@@ -135,10 +143,11 @@ class Sleeper:
         log.info("in_sleeps")
 
     async def _put(self, jetstream: JetStream, *, sourced: bool) -> None:
-        assert self._config is not None
-        changed = await jetstream.ensure_stream(
-            self._config if sourced else self._config | {"sources": []}
-        )
+        changed = False
+        for config in self._configs:
+            changed |= await jetstream.ensure_stream(
+                config if sourced else config | {"sources": []}
+            )
         if changed and sourced:
             log.info("in_sourced")
 

@@ -12,7 +12,7 @@ that stand still (`uplink/stall_report.py`). ``"hashes"`` asks for the hashes of
 ``"vehicle"`` is what this vehicle says of itself (`presence/self_report.py`): with the first question after the link
 came up, or a condition changed, with that of each interval, and again until one of them is answered.
 ``"push"`` names the lanes that this vehicle pushes (`push/policy.py`), in an answer those that it may; where it also
-asks ``"in"``, ``"down"`` in the answer says where DOWN ends for it (`push/in_sleep.py`). ``"yield_s"`` in an answer: another machine with this identity is online; for so long it is that one's turn.
+asks ``"in"``, ``"downs"`` in the answer says where DOWN ends for it (`push/in_sleep.py`). ``"yield_s"`` in an answer: another machine with this identity is online; for so long it is that one's turn.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class TimeAnswer(msgspec.Struct, frozen=True):
     hashes: LaneHashes | None = None
     yield_s: Annotated[float, Meta(ge=0, le=YIELD_S_MAX)] = 0.0
     push: list[str] | None = None
-    down: Annotated[int, Meta(ge=0)] | None = None
+    downs: dict[str, Annotated[int, Meta(ge=0)]] | None = None
 
 
 _read = Reader(TimeAnswer).read
@@ -119,8 +119,8 @@ class Exchange:
         """Returns the word on pushed lanes (`push/pusher.py`), None where there is none."""
         self.on_push: Callable[[list[Lane]], None] = lambda _: None
         """Called with the hub's answer to the newest word."""
-        self.on_down_end: Callable[[int | None], None] = lambda _: None
-        """Likewise, with the last sequence in DOWN for this vehicle, None where the hub does not say it."""
+        self.on_down_ends: Callable[[dict[Lane, int] | None], None] = lambda _: None
+        """Likewise, with the last sequences in DOWN for the streams of this vehicle, None where the hub does not say them."""
         self._push_since = 0  # no question before this has the newest word
         self._unpushed = False
         self._idle = False
@@ -237,7 +237,7 @@ class Exchange:
         if answer.t1 >= self._push_since:
             self._unpushed = False
             self.on_push(answer.push or [])  # an older hub takes no pushes, and does not say so
-            self.on_down_end(answer.down)
+            self.on_down_ends(answer.downs)
         self._on_answer()
         if answer.yield_s:
             self.on_yield(answer.yield_s)

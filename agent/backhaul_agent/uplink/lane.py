@@ -20,12 +20,13 @@ from backhaul_agent.uplink.epoch_order import choose
 from backhaul_agent.uplink.lane_epoch import LaneEpoch
 from backhaul_agent.uplink.lane_rows import LaneRows, size_of
 from backhaul_agent.uplink.out_stream import EPOCH_HEADER, NEXT_HEADER, OutStream
+from backhaul_agent.uplink.pushing import PushRule
 from backhaul_agent.uplink.resend import Resends
 from backhaul_agent.uplink.resend_requests import Holes
 from backhaul_codec.protocol.push import push_subject
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from nats.aio.client import Client
 
@@ -75,16 +76,7 @@ class Lane:
         self._wake = asyncio.Event()
         self.resends = Resends(config.lane_bytes_max(name) // 8)
         self.holes = Holes(
-            *(
-                name,
-                ledger,
-                writer,
-                clock,
-                self.resends,
-                self._turn_of,
-                self._wake.set,
-            ),
-            machine,
+            *(name, ledger, writer, clock, self.resends, self._turn_of, self._wake.set), machine
         )
         self.adoption = Adoption(name, ledger, writer)
         self.confirmations = Confirmations(name, ledger, writer)
@@ -92,8 +84,8 @@ class Lane:
         self._run: list[LedgerRow] = []  # what is being appended again
         self._ahead = 0  # the sequence that a durable gone astray stands at
         self._moved = asyncio.Event()  # an answer came, or the tail was read
-        self.pushes: Callable[[str, int, int], bool] = lambda *_: False
-        """Says of a lane, a seq and the bytes owed whether that message is pushed as well (`push/policy.py`)."""
+        self.pushing = PushRule()
+        """Says of a message whether it is pushed as well."""
         self._finished: set[int] = set()  # former epochs that this connection has seen the end of
 
     @property
@@ -335,10 +327,11 @@ class Lane:
             await self.entered.use(seq)
             return
         self.entered.use_ahead(seq)
-        expected = appender.send(seq, size_of(row), self._clock.monotonic_s())
+        size = size_of(row)
+        expected = appender.send(seq, size, self._clock.monotonic_s())
         await appends.append(row, appender.generation, expected, {})
         owed = appender.outstanding_bytes
-        if self.entered.is_current and self.pushes(self.name, seq, owed):
+        if self.entered.is_current and self.pushing.pushes(self.name, seq, size, owed):
             await appends.push(row)
 
     async def _send_again(self, appends: Appends) -> None:
@@ -348,8 +341,9 @@ class Lane:
         headers = {NEXT_HEADER: str(appender.position), EPOCH_HEADER: str(appender.epoch)}
         expected = appender.send_again(size_of(row), self._clock.monotonic_s())
         await appends.append(row, appender.generation, expected, headers)
-        if self.pushes(self.name, appender.position, appender.outstanding_bytes):
+        if self.pushing.pushes_again(self.name, size_of(row)):
             await appends.push(row)
+            self.resends.pushed(expected + 1)
 
     async def _begin_run(self, out: OutStream) -> None:
         """Read the next run of what the hub asked for, and make its step durable."""

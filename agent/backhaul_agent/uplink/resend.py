@@ -86,12 +86,14 @@ class Work(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """A run that was appended: where it ends in the stream."""
+    """A run that was appended: where it ends in the stream, and how many of its messages were not pushed."""
 
     work: Work
     stream_seq: int
     size: int
     sent_s: float
+    messages: int
+    unpushed: int
 
 
 class Resends:
@@ -144,7 +146,7 @@ class Resends:
     def sent(self, work: Work, messages: int, size: int, stream_seq: int, now_s: float) -> None:
         """Note that a run is on its way: ``size`` bytes, its last message as ``stream_seq``."""
         self.messages += messages
-        self._flying.append(_Run(work, stream_seq, size, now_s))
+        self._flying.append(_Run(work, stream_seq, size, now_s, messages, messages))
         self._flying_bytes += size
 
     def flowed(self, stream_seq: int, now_s: float) -> None:
@@ -160,6 +162,24 @@ class Resends:
             self._allowed = max(ALLOWED_BYTES_MIN, self._allowed // 2)
         elif landed and not self._flying:
             self._allowed = min(self._allowed_max, self._allowed * 2)
+
+    def pushed(self, stream_seq: int) -> None:
+        """Note that a copy went to the hub beside the stream, too.
+
+        Once all of a run have, nobody waits for the stream to bring it: while its lane is pushed nothing reads that.
+        """
+        for at, run in enumerate(self._flying):
+            if run.stream_seq - run.messages < stream_seq <= run.stream_seq:
+                self._flying[at] = run = run._replace(unpushed=run.unpushed - 1)
+                if run.unpushed == 0:
+                    del self._flying[at]
+                    self._flying_bytes -= run.size
+                return
+
+    @property
+    def flying(self) -> bool:
+        """Whether copies are on their way of which nobody knows that the hub has taken them."""
+        return bool(self._flying)
 
     def lost(self) -> None:
         """Note that the stream has lost the messages on their way (wiped, rolled back, purged)."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 
 import structlog
 
+from backhaul_codec.kinds import Lane
 from backhaul_codec.protocol.identity import leaf_name
 from backhaul_hub.access.revocations import UNKNOWN_KEY
 from backhaul_hub.commands.service import CommandShell
@@ -160,9 +161,9 @@ class Fleet(Subsystem):
         self.set_ups.drop(device)
         self.speaker.beside.gone(device)
 
-    async def down_end(self, device: str) -> int | None:
-        """Return the last sequence in DOWN of the part that a device's IN sources (links/speaker.py)."""
-        return await self.speaker.last_seq(self._ground.api, device)
+    async def down_ends(self, device: str) -> dict[Lane, int] | None:
+        """Return the last sequence in DOWN of the part that each stream of a device sources (links/speaker.py)."""
+        return await self.speaker.last_seqs(self._ground.api, device)
 
     def source_set_up(self, device: str) -> None:
         """Take in that a device's durable on DOWN was reset."""

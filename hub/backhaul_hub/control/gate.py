@@ -108,7 +108,7 @@ class Hearing(Subsystem):
             *(ground.client, ground.clock, token_of, known, may_ask, fleet.stands_still),
             on_heard=gate.vehicles.hear,
             on_push=fleet.sources.push,
-            down_end=fleet.down_end,
+            down_ends=fleet.down_ends,
         )
         self._blobs = BlobService(
             *(ground.client, ground.clock, token_of, ground.directory / "uploads"),

@@ -17,7 +17,7 @@ from backhaul_codec.protocol.push import WAKE
 from backhaul_codec.strict.json import JsonError, Reader
 
 WATERMARK_S_MIN = 9.0
-"""Between two watermarks of a lane; a vehicle gives a lane that it pushes up after 12 s without one."""
+"""Between two watermarks of a lane; a vehicle gives a lane that it pushes up after 15 s without one."""
 WATERMARK_MESSAGES = 32
 """A watermark that is further by so many is said at once."""
 LINKED_S = 2.0
@@ -45,6 +45,7 @@ class _Lane:
 
     words: _Words
     said_s: float
+    """When its seq was said first."""
     newer: tuple[Said, _Words] | None = None
 
 
@@ -64,8 +65,7 @@ class Beside:
         """Take in that a stream has taken a message; return the one to say now, if any."""
         kind, _, rest = subject.partition(".")
         device, _, leaf_subject = rest.partition(".")
-        # What goes to a node's own stream comes by that one, which does not sleep.
-        if kind != "in" or not leaf_subject or leaf_subject.startswith("n."):
+        if kind != "in" or not leaf_subject:
             return None
         said = Said(device, leaf_subject, body)
         return self._watermark(said, now_s) if leaf_subject.startswith(_WATERMARK) else said
@@ -81,7 +81,9 @@ class Beside:
             lane.newer = said, words
             self._waiting.add(place)
             return None
-        lanes[said.leaf_subject] = _Lane(words, now_s)
+        # A word on the same seq, as that nobody can prove it, does not put off the next seq.
+        stands = lane is not None and (words.epoch, words.seq) == (lane.words.epoch, lane.words.seq)
+        lanes[said.leaf_subject] = _Lane(words, lane.said_s if lane and stands else now_s)
         self._waiting.discard(place)
         return said
 

@@ -97,8 +97,8 @@ class ClockAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     ``epochs``: what is known of those that were asked about; None where that cannot be said now.
     ``chain``: the hashes at their watermarks. ``hashes``: those that were asked for. ``yield_s``: for so long
     the device is to stay away: it is another machine's turn, which has the same identity. ``push``: the lanes that
-    no source brings, where the device has said which it would push. ``down``: the last sequence in DOWN of what comes
-    through its IN, where it would not source that.
+    no source brings, where the device has said which it would push. ``downs``: the last sequence in DOWN of what comes
+    through its IN, and through the stream of each node that has one, by lane, "" for IN; where it would not source them.
     """
 
     t1: int
@@ -109,7 +109,7 @@ class ClockAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     hashes: HashesAnswer | None = None
     yield_s: int = 0
     push: list[str] | None = None
-    down: int | None = None
+    downs: dict[str, int] | None = None
 
 
 _read = Reader(ClockQuestion).read
@@ -128,7 +128,7 @@ class ClockService:
             returns for how many seconds it is to stay away.
         on_push: called with a device, an epoch, and the lanes that it would push after their seqs; returns those
             that it may.
-        down_end: returns the last sequence in DOWN of what comes through a device's IN, None where it has none.
+        down_ends: returns the last sequence in DOWN of what comes through each stream of a device, None where it has none.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class ClockService:
         on_still: Callable[[str, int, Mapping[str, int]], None] = lambda *_: None,
         on_heard: Callable[[str, bytes], float] = lambda *_: 0.0,
         on_push: Callable[[str, int, Mapping[str, int]], list[str]] = lambda *_: [],
-        down_end: Callable[[str], Awaitable[int | None]] | None = None,
+        down_ends: Callable[[str], Awaitable[dict[str, int] | None]] | None = None,
     ) -> None:
         self.answered = 0
         self.refused = 0
@@ -154,7 +154,7 @@ class ClockService:
         self._on_still = on_still
         self._on_heard = on_heard
         self._on_push = on_push
-        self._down_end = down_end
+        self._down_ends = down_ends
         self._waiting: set[asyncio.Task[None]] = set()
 
     async def listen(self, client: Client) -> None:
@@ -182,11 +182,14 @@ class ClockService:
         yield_s = math.ceil(self._on_heard(device, bytes(question.vehicle)))
         if question.epoch is not None and question.lanes:
             self._on_still(device, question.epoch, question.lanes)
-        push = None
-        if (word := question.push) is not None and not yield_s:
+        push, word = None, question.push
+        if word is not None and not yield_s:
             push = self._on_push(device, word.epoch, word.lanes)
+        elif word is None:
+            # It pushes nothing, whatever it said before: an older agent may go on in its place.
+            self._on_push(device, 0, {})
         asks_known = self._known is not None and (question.epochs or question.hashes)
-        asks_end = self._down_end is not None and word is not None and word.in_
+        asks_end = self._down_ends is not None and word is not None and word.in_
         if (asks_known or asks_end) and not yield_s and len(self._waiting) < WAITING_MAX:
             task = asyncio.create_task(self._answer(device, token, question, t2, push))
             self._waiting.add(task)
@@ -204,16 +207,16 @@ class ClockService:
         push: list[str] | None,
     ) -> None:
         """Answer once the hub's knowledge is at hand; the time that takes counts as the hub's."""
-        epochs, chain, down = None, {}, None
+        epochs, chain, downs = None, {}, None
         if question.epochs and self._known is not None:
             epochs = await self._known.of(device, question.epochs)
             chain = {} if epochs is None else await self._known.ends(device, question.epochs)
         hashes = await self._hashes(device, question.hashes)
-        if question.push is not None and question.push.in_ and self._down_end is not None:
+        if question.push is not None and question.push.in_ and self._down_ends is not None:
             with contextlib.suppress(HubError, NatsError):  # it asks again
-                down = await self._down_end(device)
+                downs = await self._down_ends(device)
         answer = ClockAnswer(
-            *(question.t1, t2, self._clock.now_ns(), epochs, chain, hashes), push=push, down=down
+            *(question.t1, t2, self._clock.now_ns(), epochs, chain, hashes), push=push, downs=downs
         )
         await self._tell(device, token, answer)
 

@@ -42,7 +42,8 @@ class Change(NamedTuple):
 class _Pusher:
     """The record of one vehicle since its link came up."""
 
-    asleep: set[Place] = field(default_factory=set)
+    asleep: dict[Place, tuple[int, int]] = field(default_factory=dict)
+    """The lanes that are, each by the epoch and the seq for which it got its leave."""
     works: bool = False
     """Whether the source of what it pushes was heard last time."""
 
@@ -66,24 +67,32 @@ class Pushes:
             places: all lanes of the device.
             plan: of its shard. A device of which it sources nothing is not connected.
         """
+        if not word.lanes and word.device not in self._pushers:
+            return Change()
         pusher = self._pushers.setdefault(word.device, _Pusher())
         pushed = Place(word.device, PUSHED)
-        asked = {place for place in places if place.lane in word.lanes}
-        awake = pusher.asleep - asked
-        pusher.asleep -= awake
-        if not asked or not (pusher.asleep or plan.wanted & set(places)):
+        asked = {
+            place: (word.epoch, word.lanes[place.lane])
+            for place in places
+            if place.lane in word.lanes
+        }
+        # Also where a lane is asked for anew: what came between was not pushed.
+        awake = {place for place, leave in pusher.asleep.items() if asked.get(place) != leave}
+        for place in awake:
+            del pusher.asleep[place]
+        if not asked or not (pusher.asleep or awake or plan.wanted & set(places)):
             return Change(awake=awake)
         if pushed not in plan.wanted:
             return Change(awake={*awake, pushed})
         if not (pusher.works and pushed in plan.applied):
             return Change(awake=awake)
         asleep = {
-            place
-            for place in asked & plan.wanted
-            if self._holds(LaneKey(place.device, place.lane, word.epoch), word.lanes[place.lane])
+            place: leave
+            for place, leave in asked.items()
+            if place in plan.wanted and self._holds(LaneKey(*place, leave[0]), leave[1])
         }
         pusher.asleep |= asleep
-        return Change(asleep, awake)
+        return Change(asleep.keys(), awake)
 
     def heard(self, device: str, source: Json) -> None:
         """Take in how the server lists the source of a device's pushes."""
@@ -95,7 +104,7 @@ class Pushes:
         pusher = self._pushers.get(place.device)
         if pusher is None or place not in pusher.asleep:
             return None
-        pusher.asleep.discard(place)
+        del pusher.asleep[place]
         return place
 
     def lanes(self, device: str) -> list[Lane]:

@@ -95,6 +95,8 @@ class SourceKeeper:
         if known is None:
             self._strangers.add(device)
         elif not known.revoked_ns:
+            # The source of its pushes may have been made with another token.
+            self._plan(device).disconnected(Place(device, PUSHED))
             self._plan(device).connected(*places_of(known))
         self.pushes.gone(device)
         self._due.set()
@@ -123,21 +125,32 @@ class SourceKeeper:
             return []
         change = self.pushes.ask(Pushing(device, epoch, lanes), places_of(known), plan)
         plan.disconnected(*change.asleep)
-        plan.connected(*change.awake)
+        self._wake(plan, *change.awake)
         self.lags.update(dict.fromkeys(change.asleep, 0))
         if change:
             self._due.set()
         return self.pushes.lanes(device)
 
+    def _wake(self, plan: SourcePlan, *places: Place) -> None:
+        """Have lanes sourced that were not, in the midst of a link's time."""
+        plan.connected(*places)
+        for place in places:
+            # It is set up now, not since the link is up: on a slow link it takes a while to hear its device.
+            self._watch.kicked(place, self._clock.monotonic_s())
+
     def _holds(self, key: LaneKey, seq: int) -> bool:
         """Tell whether the hub has everything of a vehicle's current epoch of a lane, up to a seq at least."""
+        if seq == 0:
+            # The lane carried nothing before its first push, so the hub need not know it: nothing is owed.
+            known = self._continuity.lanes.get(key)
+            return known is None or known.whole
         epoch, state = self._continuity.current(key.device).get(key.lane, (0, None))
         return epoch == key.epoch and state is not None and state.whole and state.watermark >= seq
 
     def stands_still(self, key: LaneKey, seq: int) -> None:
         """Take in a vehicle's word, beside the stream, that its lane goes as far as `seq`."""
         if woken := self.pushes.wake(Place(key.device, key.lane)):
-            self._plan(key.device).connected(woken)
+            self._wake(self._plan(key.device), woken)
             self._due.set()
         self._continuity.say(key, seq)
         self._still[Place(key.device, key.lane)] = key, self._clock.now_ns()

@@ -30,6 +30,7 @@ _WAITS_FOR_LINK = "stalled on flow control"
 # within 30 s; what stands for longer has another reason to be silent, and so has a link over which the
 # vehicle has answered a ping.
 SILENT_LINK_S = 5.0
+_LOCAL_SILENT_S = 3.0
 _DEAD_LINK_S_MAX = 40.0
 _GREETING_NS_MAX = 120 * 1_000_000_000
 
@@ -210,7 +211,9 @@ class SourceWatch:
     - one that says itself that it lags, and takes nothing, after `stuck_s`
     - one that has fallen silent after `patience_s`
 
-    None of them while all sources of the device are silent and its link may be dead.
+    - the source of its pushes, which come from this hub, after 3 s in either case
+
+    None of the others while all sources of the device are silent and its link may be dead.
     """
 
     def __init__(self, patience_s: float, stuck_s: float) -> None:
@@ -232,12 +235,16 @@ class SourceWatch:
         watched = self._lanes.setdefault(place_of(source), _Watched())
         if source.get("seq", 0) != watched.seq or not source["lag"]:
             watched.seq, watched.moved_s = source.get("seq", 0), now_s
-        if SILENT_LINK_S <= link_idle_s < _DEAD_LINK_S_MAX:
+        local = source["name"] == PUSH
+        if not local and SILENT_LINK_S <= link_idle_s < _DEAD_LINK_S_MAX:
             watched.moved_s = now_s
             return None
         idle_s = source["active"] / 1e9 if source["active"] >= 0 else up_s
         if (refusal := _refusal(source)) is not None:
             why, wait_s = f"refused: {refusal}", watched.backoff_s
+        elif local and not 0 <= source["active"] < _LOCAL_SILENT_S * 1e9:
+            # No link is in between. Left alone, the server would look after ten seconds, as where PUSH has another leader.
+            why, wait_s = "hears nothing of PUSH", _LOCAL_SILENT_S
         elif source["active"] < 0:
             why = "never heard its device"
             # Not after its first: the server asks again by itself, and on a slow link the answer to that

@@ -9,9 +9,10 @@ import structlog
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
+from backhaul_codec.kinds import Lane
 from backhaul_codec.protocol.push import beside_subject
 from backhaul_hub.device import Device
-from backhaul_hub.lane_names import DOWN, down_filters
+from backhaul_hub.lane_names import DOWN, down_filters, node_lanes
 from backhaul_hub.links.beside import Beside, Said
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_runtime.clock import Clock
@@ -61,8 +62,10 @@ class Speaker:
         """Take in that a device's link has come up."""
         self.beside.linked(device, self._clock.monotonic_s())
 
-    async def last_seq(self, api: JetStreamApi, device: str) -> int | None:
-        """Return the last sequence in DOWN of the part that a device's IN sources; None where there is no such device.
+    async def last_seqs(self, api: JetStreamApi, device: str) -> dict[Lane, int] | None:
+        """Return the last sequence in DOWN of the part that each stream of a device sources; None for no such device.
+
+        By the lane of the stream's node, "" for IN itself.
 
         Raises:
             HubError: nobody answered.
@@ -70,7 +73,10 @@ class Speaker:
         known = self._device(device)
         if known is None:
             return None
-        return max([await api.last_seq(DOWN, part) for part in down_filters(known)])
+        return {
+            lane: max([await api.last_seq(DOWN, part) for part in down_filters(known, lane)])
+            for lane in ("", *node_lanes(known))
+        }
 
     async def _stored(self, subject: str, body: bytes) -> None:
         said = self.beside.stored(subject, body, self._clock.monotonic_s())

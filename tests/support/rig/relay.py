@@ -37,6 +37,11 @@ class Relay:
     async def __aexit__(self, *exc_info: object) -> None:
         await self.cut()
 
+    @property
+    def connections(self) -> int:
+        """Return how many connections are open now."""
+        return len(self._pairs)
+
     async def heal(self) -> None:
         """Let connections through (again), on the same port as before."""
         listener = socket.create_server(("127.0.0.1", self.port))

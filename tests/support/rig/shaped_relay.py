@@ -2,7 +2,7 @@
 
 Modelled: bytes leave one after another at the link's rate, each direction for itself, and arrive half
 a round trip later; what does not fit waits in the sender's socket, as behind a modem. A half-open
-link: bytes stop, both connections stay. NOT modelled: loss, jitter, and TCP's own slow start.
+link: bytes stop, or are lost in one direction or both, while both connections stay. NOT modelled: loss, jitter, and TCP's own slow start.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ class ShapedRelay(Relay):
         self._flowing = asyncio.Event()
         self._flowing.set()
         self._forgotten: list[asyncio.Event] = []
+        # By direction, up first: once it is set, the connections that were made before lose each byte.
+        self._holes = {True: asyncio.Event(), False: asyncio.Event()}
 
     def fall_silent(self, *, forget: bool = False) -> None:
         """Stop forwarding; every connection stays open, and new ones are taken.
@@ -43,6 +45,12 @@ class ShapedRelay(Relay):
         if forget:
             self._forgotten.append(self._flowing)
             self._flowing = asyncio.Event()
+
+    def swallow(self, *, up: bool, down: bool) -> None:
+        """Lose all bytes of the connections that are open now, in these directions; new ones carry them."""
+        for direction in [True] * up + [False] * down:
+            self._holes[direction].set()
+            self._holes[direction] = asyncio.Event()
 
     def flow_again(self) -> None:
         """Forward again, first what was under way."""
@@ -62,7 +70,7 @@ class ShapedRelay(Relay):
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, up: bool
     ) -> None:
         loop = asyncio.get_running_loop()
-        flowing = self._flowing
+        flowing, hole = self._flowing, self._holes[up]
         under_way: deque[tuple[float, bytes]] = deque()
         changed = asyncio.Event()
 
@@ -76,6 +84,8 @@ class ShapedRelay(Relay):
                 await flowing.wait()
                 if not chunk:
                     raise EOFError("closed by its peer")
+                if hole.is_set():
+                    continue
                 self._count(len(chunk), up=up)
                 writer.write(chunk)
                 await writer.drain()
