@@ -7,6 +7,7 @@ import pytest
 from backhaul_agent.push.policy import (
     AWAKE_S_MIN,
     BURST_BYTES_MAX,
+    HALT_S,
     OWED_MAX,
     PATIENCE_S,
     SETTLED_S,
@@ -94,13 +95,24 @@ def test_a_watermark_that_stands_still_wakes_the_lane() -> None:
     assert it.policy.wakes == 1
 
 
-def test_more_than_may_be_under_way_and_a_lane_that_does_not_run_wake_it() -> None:
-    burst, lost = Vehicle().sleep(), Vehicle().sleep()
-    burst.owed_bytes = 10_001
-    lost.runs = False
-    for it in (burst, lost):
+def test_more_than_may_be_under_way_wakes_a_lane() -> None:
+    it = Vehicle().sleep()
+    it.owed_bytes = 10_001
+    it.look()
+    assert it.policy.word == {}
+
+
+def test_a_lane_that_does_not_run_is_woken_but_not_where_one_message_waits_for_the_leaf() -> None:
+    it = Vehicle().sleep()
+    for _ in range(10):
+        it.runs = False
+        it.look(HALT_S - 1)
+        it.runs = True
         it.look()
-        assert it.policy.word == {}
+    assert it.policy.asleep("bulk")
+    it.runs = False
+    it.look(HALT_S)
+    assert it.policy.word == {}
 
 
 def test_a_burst_is_not_pushed_to_its_end_and_wakes_the_lane() -> None:

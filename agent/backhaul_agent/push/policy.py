@@ -22,8 +22,10 @@ OWED_MAX = 8
 """Messages that the hub has not confirmed of a calm lane: its watermark is told every few seconds."""
 WAIT_S_MAX = 15.0
 """For so long a lane is pushed for which the hub still waits for messages from before."""
-PATIENCE_S = 15.0
-"""A watermark that stands still for so long has its lane woken: the hub tells one every ten seconds at least, and a slow link takes two more."""
+PATIENCE_S = 45.0
+"""A watermark that stands still for so long has its lane woken: of a trickle the hub tells one every twenty seconds."""
+HALT_S = 3.0
+"""A lane that does not run for so long is woken. Each message waits for the leaf for a moment, a busy one for longer."""
 BURST_S = 2.0
 """No window keeps a push back, so what is pushed at once takes the link for so long at most."""
 BURST_BYTES_MAX = 64 * 1024
@@ -59,6 +61,8 @@ class _Lane:
     watermark: int = -1
     moved_s: float = 0.0
     """When the watermark moved last, or everything was confirmed."""
+    runs_s: float = 0.0
+    """When it ran last."""
     flooded: bool = False
     """Whether more was to be pushed than may be under way."""
     not_before_s: float = 0.0
@@ -113,6 +117,8 @@ class PushPolicy(PushRule):
             lane = self._lanes.setdefault(name, _Lane(moved_s=now_s))
             if view.watermark != lane.watermark or view.appended <= view.watermark:
                 lane.watermark, lane.moved_s = view.watermark, now_s
+            if view.runs:
+                lane.runs_s = now_s
             if lane.after is None:
                 self._rest(lane, view, now_s)
             elif self._must_wake(lane, view, now_s):
@@ -137,7 +143,7 @@ class PushPolicy(PushRule):
 
     def _must_wake(self, lane: _Lane, view: TrickleView, now_s: float) -> bool:
         return (
-            not view.runs
+            now_s - lane.runs_s >= HALT_S
             or lane.flooded
             or view.owed_bytes > self.owed_bytes_max
             or (not lane.asleep and now_s - lane.asked_s > WAIT_S_MAX)
