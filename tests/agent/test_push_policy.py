@@ -6,8 +6,8 @@ import pytest
 
 from backhaul_agent.push.policy import (
     AWAKE_S_MIN,
+    BEHIND_LOOKS_MAX,
     BURST_BYTES_MAX,
-    HALT_S,
     OWED_MAX,
     PATIENCE_S,
     SETTLED_S,
@@ -29,12 +29,15 @@ class Vehicle:
         self.appended = self.watermark = 0
         self.owed_bytes = 0
         self.runs = True
+        self.behind = False
         self.news = 0
 
     def look(self, seconds: float = 1.0) -> None:
         for _ in range(int(seconds)):
             self.now_s += 1.0
-            view = TrickleView(self.appended, self.watermark, self.owed_bytes, self.runs)
+            view = TrickleView(
+                self.appended, self.watermark, self.owed_bytes, self.runs, self.behind
+            )
             self.news += self.policy.look(EPOCH, {"bulk": view}, self.now_s)
 
     def trickle(self, seconds: int, *, confirmed: bool = True) -> None:
@@ -102,17 +105,27 @@ def test_more_than_may_be_under_way_wakes_a_lane() -> None:
     assert it.policy.word == {}
 
 
-def test_a_lane_that_does_not_run_is_woken_but_not_where_one_message_waits_for_the_leaf() -> None:
+def test_a_lane_that_does_not_run_is_woken() -> None:
+    it = Vehicle().sleep()
+    it.runs = False
+    it.look()
+    assert it.policy.word == {}
+
+
+def test_a_lane_that_is_seen_behind_for_a_moment_sleeps_on() -> None:
+    """With each message it is, until the leaf server has answered."""
     it = Vehicle().sleep()
     for _ in range(10):
-        it.runs = False
-        it.look(HALT_S - 1)
-        it.runs = True
-        it.look()
+        it.behind = True
+        it.look(BEHIND_LOOKS_MAX)
+        it.behind = False
+        it.trickle(1)
     assert it.policy.asleep("bulk")
-    it.runs = False
-    it.look(HALT_S)
+    it.behind = True
+    it.look(BEHIND_LOOKS_MAX + 1)
     assert it.policy.word == {}
+    it.look(60)
+    assert it.policy.word == {}, "nor is it asked to sleep"
 
 
 def test_a_burst_is_not_pushed_to_its_end_and_wakes_the_lane() -> None:

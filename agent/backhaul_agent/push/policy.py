@@ -24,8 +24,8 @@ WAIT_S_MAX = 15.0
 """For so long a lane is pushed for which the hub still waits for messages from before."""
 PATIENCE_S = 45.0
 """A watermark that stands still for so long has its lane woken: of a trickle the hub tells one every twenty seconds."""
-HALT_S = 3.0
-"""A lane that does not run for so long is woken. Each message waits for the leaf for a moment, a busy one for longer."""
+BEHIND_LOOKS_MAX = 2
+"""A lane is behind for a moment with each message."""
 BURST_S = 2.0
 """No window keeps a push back, so what is pushed at once takes the link for so long at most."""
 BURST_BYTES_MAX = 64 * 1024
@@ -44,7 +44,9 @@ class TrickleView(NamedTuple):
     owed_bytes: int
     """Of the messages that the hub has not confirmed."""
     runs: bool
-    """Whether the current epoch is being appended, and nothing committed waits for that."""
+    """Whether the current epoch is being appended."""
+    behind: bool = False
+    """Whether something committed, or asked for again, is still to be appended, or to be taken by the hub."""
 
 
 @dataclass(slots=True)
@@ -61,8 +63,8 @@ class _Lane:
     watermark: int = -1
     moved_s: float = 0.0
     """When the watermark moved last, or everything was confirmed."""
-    runs_s: float = 0.0
-    """When it ran last."""
+    behind_looks: int = 0
+    """How many looks in a row have seen it behind."""
     flooded: bool = False
     """Whether more was to be pushed than may be under way."""
     not_before_s: float = 0.0
@@ -117,8 +119,7 @@ class PushPolicy(PushRule):
             lane = self._lanes.setdefault(name, _Lane(moved_s=now_s))
             if view.watermark != lane.watermark or view.appended <= view.watermark:
                 lane.watermark, lane.moved_s = view.watermark, now_s
-            if view.runs:
-                lane.runs_s = now_s
+            lane.behind_looks = lane.behind_looks + 1 if view.behind else 0
             if lane.after is None:
                 self._rest(lane, view, now_s)
             elif self._must_wake(lane, view, now_s):
@@ -131,6 +132,7 @@ class PushPolicy(PushRule):
         """Ask for a lane to be put to sleep once it has been calm for long enough."""
         calm = (
             view.runs
+            and not view.behind
             and view.appended - view.watermark <= OWED_MAX
             and view.owed_bytes <= self.owed_bytes_max / 2
         )
@@ -143,7 +145,8 @@ class PushPolicy(PushRule):
 
     def _must_wake(self, lane: _Lane, view: TrickleView, now_s: float) -> bool:
         return (
-            now_s - lane.runs_s >= HALT_S
+            not view.runs
+            or lane.behind_looks > BEHIND_LOOKS_MAX
             or lane.flooded
             or view.owed_bytes > self.owed_bytes_max
             or (not lane.asleep and now_s - lane.asked_s > WAIT_S_MAX)

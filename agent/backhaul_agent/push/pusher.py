@@ -26,7 +26,7 @@ LOOK_S = 1.0
 TEND_S = 5.0
 """How often a sleeping lane's durable is looked at and moved on, on the leaf: a link that comes back begins there."""
 OWED_BYTES_MAX = 64 * 1024
-"""What the hub may owe a word on: of a trickle its watermark comes every ten seconds."""
+"""What the hub may owe a word on: of a trickle its watermark comes every twenty seconds."""
 log = structlog.get_logger("push")
 
 
@@ -140,8 +140,9 @@ def _view(lane: Lane) -> TrickleView:
     status = lane.entered.status()
     behind = status["ready_seq"] > appended
     # Copies that were not pushed come by the source alone.
-    runs = lane.entered.runs and not behind and not lane.resends.flying
+    behind = behind or lane.resends.flying
+    runs = lane.entered.runs
     # What is left of former epochs stands before the first message of this one.
     if not appended:
         runs = runs and all(former.whole for former in lane.entered.chain()[:-1])
-    return TrickleView(appended, watermark, status["outstanding_bytes"], runs)
+    return TrickleView(appended, watermark, status["outstanding_bytes"], runs, behind)
