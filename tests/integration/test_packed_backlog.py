@@ -27,7 +27,10 @@ async def test_messages_of_a_backlog_cost_little_beside_their_bodies(tmp_path: P
     chance = random.Random(1)
     frames = [
         encode_frame(
-            [Point("cam", "shot", at * 1_000_000, chance.randbytes(100)) for at in (number, number)],
+            [
+                Point("cam", "shot", at * 1_000_000, chance.randbytes(100))
+                for at in (number, number)
+            ],
             epoch=0,
             seq=0,
         )
