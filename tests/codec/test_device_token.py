@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from backhaul_codec.protocol.device_token import DEVICE_TOKEN, new_device_token
+from backhaul_codec.device_token import DEVICE_TOKEN, new_device_token
 
 
 def test_a_token_is_short_and_has_letters_of_both_sizes_and_digits() -> None:

@@ -11,7 +11,7 @@ import re
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
-from backhaul_codec.protocol.device_token import DEVICE_TOKEN
+from backhaul_codec.device_token import DEVICE_TOKEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from backhaul_codec.protocol.device_token import new_device_token
+from backhaul_codec.device_token import new_device_token
 from backhaul_codec.state.point_text import columns
 from backhaul_hub.access.keys import HubKeys, read_keys
 from backhaul_hub.backup.carry_revocations import at_servers

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from backhaul_codec.protocol.device_token import new_device_token
+from backhaul_codec.device_token import new_device_token
 from backhaul_codec.protocol.identity import LinkCapacity, LinkMode
 from backhaul_codec.subjects import node_lane
 from backhaul_hub.access.identity_documents import Documents

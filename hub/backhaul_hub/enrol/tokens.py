@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from backhaul_codec.protocol.device_token import new_device_token
+from backhaul_codec.device_token import new_device_token
 from backhaul_codec.protocol.enrolment import Token, write_token
 from backhaul_codec.protocol.identity import LinkCapacity
 from backhaul_hub.access.identity_documents import Documents

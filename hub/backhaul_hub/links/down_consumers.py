@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import structlog
 
+from backhaul_codec.device_token import DEVICE_TOKEN
 from backhaul_codec.kinds import Lane
-from backhaul_codec.protocol.device_token import DEVICE_TOKEN
 from backhaul_codec.subjects import DEVICE_ID, SubjectError, decode_token
 from backhaul_hub.device import Device
 from backhaul_hub.errors import JetStreamError

@@ -22,7 +22,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
-from backhaul_codec.protocol.device_token import DEVICE_TOKEN
+from backhaul_codec.device_token import DEVICE_TOKEN
 from backhaul_codec.strict.json import JsonError, Reader
 from backhaul_hub.lane_names import DOWN, RESETS
 from backhaul_hub.nats.rate_limit import PENDING_MAX, Allowance
