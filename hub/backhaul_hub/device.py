@@ -17,7 +17,7 @@ class Device:
 
     id: str
     token: str
-    """96 random bits in hex: part of its consumers' and subjects' names."""
+    """Part of its consumers' and subjects' names, as `new_device_token` makes one."""
     public_key: str
     """Of the nkey with which it logs in."""
     added_ns: int

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from backhaul_agent.ledger.system_events import event
 from backhaul_agent.sync.newest_values import (
     BURST_BYTES_MIN,
     BURST_S,
@@ -20,7 +23,7 @@ from backhaul_agent.sync.newest_values import (
     NewestValues,
     TokenBucket,
 )
-from backhaul_codec import Opaque, Point
+from backhaul_codec import Opaque, Point, decode
 
 SLOW = 2500.0  # bytes a second: 20 kbit/s
 
@@ -135,9 +138,10 @@ def test_an_hour_of_lag_costs_its_part_of_the_link(series: int, rate: float, min
         assert first.wanted(now_s, {"bulk": (1_000_000 + int(now_s), 0)}) or now_s
         first.values.take(points(series, time=int(now_s)))
         if message := first.message(now_s):
-            size = len(msgspec.json.encode(message)) + MESSAGE_BYTES
-            assert size <= MESSAGE_BYTES_MAX + MESSAGE_BYTES
-            spent += size
+            size = len(msgspec.json.encode(message))
+            assert size <= MESSAGE_BYTES_MAX
+            first.told(size)
+            spent += size + MESSAGE_BYTES
             told |= {entry[1] for entry in message}
         now_s += EVERY_S
     one_value = 40
@@ -145,3 +149,20 @@ def test_an_hour_of_lag_costs_its_part_of_the_link(series: int, rate: float, min
     assert spent <= burst + rate * LINK_PART * now_s + one_value
     if spent < rate * LINK_PART * now_s / 2:  # the link had room for more
         assert len(told) == series
+
+
+def test_newest_values_are_packed_and_any_reader_opens_them() -> None:
+    values = NewestValues()
+    walk = Random(1)
+    values.take(
+        Point(f"sensor{number:02d}", name, 1_795_787_218_393_000_000, walk.randrange(800) / 10)
+        for number in range(30)
+        for name in ("temperature", "humidity")
+    )
+    told = values.untold(MESSAGE_BYTES_MAX)
+    packed = event("heads", {"points": told}, 1_795_787_219_000_000_000, packed=True)
+    plain = event("heads", {"points": told}, 1_795_787_219_000_000_000)
+    assert len(told) == 60
+    assert len(packed.body) < len(plain.body) / 5
+    read, same = (decode(each.body, type="heads").points for each in (packed, plain))
+    assert read == same

@@ -9,6 +9,7 @@ import pytest
 from backhaul_codec.programs.log_lines import ITEMS_MAX, TEXT_MAX, TRACE_MAX, Brake, tidy
 
 TOKEN = "0123456789abcdef01234567"
+SHORT = "0123LkqZ7pXw4TgYd"
 
 
 def tidied(**fields: Any) -> dict[str, Any]:
@@ -29,6 +30,15 @@ def test_a_vehicles_token_stands_in_no_field(text: str) -> None:
     nested = tidied(event=text, error=ValueError(text), names=[text, {text: (text,)}])
     assert TOKEN not in str(nested)
     assert "0123****" in nested["event"]
+    short = tidied(event=text.replace(TOKEN, SHORT))["event"]
+    assert short == nested["event"]
+
+
+@pytest.mark.parametrize(
+    "word", ["ConnectionRefused", "1HGBH41JXMN109186", f"{SHORT}x", SHORT.lower()]
+)
+def test_a_word_or_a_number_of_a_vehicle_is_no_token(word: str) -> None:
+    assert tidied(event=word)["event"] == word
 
 
 def test_ids_and_digests_are_left_as_they_are() -> None:

@@ -177,3 +177,15 @@ def test_any_mix_of_messages_is_read_alike(
     messages.append(seal(damaged, header.kind, 1, 1, "none"))
     alike.decode_both(messages, [*subjects, subjects[at]])
     alike.decode_both(messages)
+
+
+def test_packed_points_are_read_as_those_that_are_not() -> None:
+    """A vehicle deflates its newest values; some of them alone, and many together."""
+    text = Opaque(6, b'{"points":[' + b",".join([b'["sensor","t","",1,2.5]'] * 40) + b"]}")
+    plain = message(text)
+    packed = encode_point(Point("", "", NOON, text), epoch=3, seq=2**64 - 1, compression="deflate")
+    assert len(packed) < len(plain) / 4
+    for count in (1, 100):
+        of_packed, of_plain = (decode_columns([each] * count) for each in (packed, plain))
+        assert of_packed.num_rows == count
+        assert of_packed == of_plain

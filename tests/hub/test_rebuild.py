@@ -270,6 +270,13 @@ async def test_what_cannot_be_read_is_named_and_keeps_nobody_else_out(hub: Hub) 
             ("VID-001", "aa11aa11aa11aa11aa11aa11", "a.b"),
         ),
         ("VID-001-aa11aa11aa11aa11aa11aa11_n_a%zz", None),
+        ("VID-001-0123LkqZ7pXw4TgYd", ("VID-001", "0123LkqZ7pXw4TgYd", "")),
+        ("VID-001-0123LkqZ7pXw4TgYd_n_gps", ("VID-001", "0123LkqZ7pXw4TgYd", "gps")),
+        (
+            "VID-1HGBH41JXMN109186-0123LkqZ7pXw4TgYd",
+            ("VID-1HGBH41JXMN109186", "0123LkqZ7pXw4TgYd", ""),
+        ),
+        ("VID-1HGBH41JXMN109186_n_x", None),
         ("-x-aa11aa11aa11aa11aa11aa11", None),
         ("somebody's", None),
     ],

@@ -25,6 +25,7 @@ from backhaul_hub.access.rules import vehicle_rights
 from backhaul_hub.config import load
 from backhaul_hub.db.devices import read_devices
 from backhaul_hub.db.store import Registry
+from backhaul_hub.enrol import add_device
 from backhaul_hub.enrol.add_device import DeviceSettings, change_nodes, create_device
 from backhaul_hub.lane_names import DOWN
 from backhaul_hub.links.down_consumers import ensure_down_consumers
@@ -117,8 +118,10 @@ async def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
         layout = local_layout(hub.client_port, hub.leaf_port)
         create_hub(hub.directory, layout)
         settings = DeviceSettings(nodes=NODES)
-        for id_ in (MINE, THEIRS):
-            await create_device(hub.directory, load(hub.directory), SystemClock(), id_, settings)
+        await create_device(hub.directory, load(hub.directory), SystemClock(), MINE, settings)
+        # As those that were added before tokens were short.
+        monkeypatch.setattr(add_device, "new_device_token", lambda choice: "00ab" * 6)
+        await create_device(hub.directory, load(hub.directory), SystemClock(), THEIRS, settings)
         async with await Registry.open(hub.directory / "hub.db") as registry:
             devices = await read_devices(registry)
             keys = read_keys(hub.directory)
@@ -165,9 +168,11 @@ def subscribed(device: Device, lane: str) -> list[str]:
 
 async def test_a_device_may_what_its_own_nodes_lanes_need(fleet: Fleet) -> None:
     lanes = ("n_battery", "n_motor%20rear", "n_BMS")
-    publish = [subject for lane in lanes for subject in published(fleet.mine.device, lane)]
-    subscribe = [subject for lane in lanes for subject in subscribed(fleet.mine.device, lane)]
-    assert await fleet.mine.refusals(publish, subscribe) == []
+    assert [len(each.device.token) for each in (fleet.mine, fleet.theirs)] == [17, 24]
+    for login in (fleet.mine, fleet.theirs):
+        publish = [subject for lane in lanes for subject in published(login.device, lane)]
+        subscribe = [subject for lane in lanes for subject in subscribed(login.device, lane)]
+        assert await login.refusals(publish, subscribe) == []
 
 
 async def test_a_device_may_nothing_for_lanes_of_another_or_for_lanes_that_nobody_named(

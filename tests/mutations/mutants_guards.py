@@ -140,4 +140,12 @@ GUARD_MUTANTS = (
             "test_a_vehicle_that_is_there_and_has_nothing_to_say_is_not_silent",
         ),
     ),
+    Mutant(
+        "short-token-logged",
+        "a log hides only tokens of the former form",
+        "codec/backhaul_codec/programs/log_lines.py",
+        "(?=(....)){DEVICE_TOKEN}",
+        "(?=(....))[0-9a-f]{{24}}",
+        named("tests/codec/test_log_lines.py", "test_a_vehicles_token_stands_in_no_field"),
+    ),
 )

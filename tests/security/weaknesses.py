@@ -210,13 +210,9 @@ def _ask_anything(patch: pytest.MonkeyPatch) -> None:
 
 def _guessable_tokens(patch: pytest.MonkeyPatch) -> None:
     numbers = count(1)
-
-    class Counting:
-        @staticmethod
-        def token_hex(size: int) -> str:
-            return f"{next(numbers):0{2 * size}x}"
-
-    patch.setattr("backhaul_hub.enrol.add_device.secrets", Counting)
+    patch.setattr(
+        "backhaul_hub.enrol.add_device.new_device_token", lambda choice: f"{next(numbers):024x}"
+    )
 
 
 def _subjects_by_the_device(patch: pytest.MonkeyPatch) -> None:

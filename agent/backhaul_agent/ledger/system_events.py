@@ -10,15 +10,21 @@ import msgspec
 from backhaul_agent.ledger.rows import Outgoing
 from backhaul_codec import Opaque, Point, encode_point
 from backhaul_codec.subjects import app_event_subject, event_subject
+from backhaul_codec.wire.compression import Compression
 
 JSON_DTYPE = 6
 
 
-def event(kind: str, body: dict[str, Any], time_ns: int) -> Outgoing:
-    """Return the message of an event, ready to be committed: a point whose value is JSON."""
+def event(kind: str, body: dict[str, Any], time_ns: int, *, packed: bool = False) -> Outgoing:
+    """Return the message of an event, ready to be committed: a point whose value is JSON.
+
+    ``packed``: whether it is deflated, which pays for a long one.
+    """
     value = Opaque(JSON_DTYPE, msgspec.json.encode(body))
     point = Point(node="", type=kind, time=time_ns, value=value)
-    return Outgoing("live", event_subject(kind), encode_point(point, epoch=0, seq=0))
+    compression: Compression = "deflate" if packed else "none"
+    sealed = encode_point(point, epoch=0, seq=0, compression=compression)
+    return Outgoing("live", event_subject(kind), sealed)
 
 
 def app_event(kind: str, body: dict[str, Any], time_ns: int, boot: int) -> Outgoing:

@@ -140,14 +140,18 @@ class HeadsFirst:
         return behind
 
     def message(self, now_s: float) -> list[list[Any]]:
-        """Return the points of an ``e.heads`` to be sent now, none where there is no room for it."""
+        """Return the points of an ``e.heads`` to be sent now, none where there is no room for it.
+
+        Tell its size to `told` then. There is room for it as it is before it is packed.
+        """
         tokens = self._bucket.refill(now_s)
         if tokens < 2 * MESSAGE_BYTES or not self.values.waiting:
             return []
-        points = self.values.untold(min(math.floor(tokens), MESSAGE_BYTES_MAX))
-        size = len(msgspec.json.encode(points)) + MESSAGE_BYTES
-        self._bucket.spend(size)
-        return points
+        return self.values.untold(min(math.floor(tokens), MESSAGE_BYTES_MAX))
+
+    def told(self, message_bytes: int) -> None:
+        """Take in that a message of so many bytes is sent, as the stream has it."""
+        self._bucket.spend(message_bytes + MESSAGE_BYTES)
 
 
 def _fits(head: Head) -> bool:

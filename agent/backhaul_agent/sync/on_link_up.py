@@ -103,7 +103,9 @@ class LinkNews:
             return
         await self._collect(behind)
         if points := self.heads_first.message(now_s):
-            self._writer.tell(event("heads", {"points": points}, self._clock.now_ns()))
+            told = event("heads", {"points": points}, self._clock.now_ns(), packed=True)
+            self.heads_first.told(len(told.body))
+            self._writer.tell(told)
 
     async def _collect(self, lanes: list[str]) -> None:
         frames: Iterable[bytes] = self._writer.take_newest_frames()

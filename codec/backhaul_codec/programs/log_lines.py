@@ -11,6 +11,8 @@ import re
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
+from backhaul_codec.device_token import DEVICE_TOKEN
+
 if TYPE_CHECKING:
     from collections.abc import Callable, MutableMapping
 
@@ -22,8 +24,8 @@ TRACE_MAX = 8000
 """Characters of a traceback: its beginning and its end are kept."""
 ITEMS_MAX = 50
 DEPTH_MAX = 4
-# 96 random bits, as `add-device` and `enrol` make them; an underscore and a lane may follow.
-_TOKEN = re.compile(r"(?<![0-9A-Za-z])([0-9a-f]{4})[0-9a-f]{20}(?![0-9A-Za-z])")
+# As `add-device` and `enrol` make them; an underscore and a lane may follow.
+_TOKEN = re.compile(rf"(?<![0-9A-Za-z])(?=(....)){DEVICE_TOKEN}(?![0-9A-Za-z])")
 _WHOM = ("event", "device", "person", "lane", "stream", "code", "about")
 # Of commands, and of enrolment tokens: such an id opens nothing, and an audit asks for it.
 _IDS = ("id", "token")

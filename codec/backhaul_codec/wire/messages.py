@@ -54,13 +54,14 @@ def encode_bundle(
     return seal(write_frame(points, clock, bundle=True), Kind.BUNDLE, epoch, seq, compression)
 
 
-def encode_point(point: Point, *, epoch: int, seq: int) -> bytes:
-    """Return one message with one point, not compressed.
+def encode_point(point: Point, *, epoch: int, seq: int, compression: Compression = "none") -> bytes:
+    """Return one message with one point.
 
-    Node, type and key are not in it: publish it on `subjects.point_subject(...)`.
+    Node, type and key are not in it: publish it on `subjects.point_subject(...)`. What programs read
+    from a stream by themselves is not compressed.
     Raises: CodecError.
     """
-    return seal(write_point(point), Kind.POINT, epoch, seq, "none")
+    return seal(write_point(point), Kind.POINT, epoch, seq, compression)
 
 
 def decode(

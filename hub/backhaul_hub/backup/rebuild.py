@@ -73,7 +73,7 @@ async def rebuild(
         found: the traces, with whom servers shut out.
         held: the generation of each account, as servers have it: hub.db is no older afterwards.
         now_ns: since the Unix epoch.
-        new_token: makes 96 random bits in hex.
+        new_token: makes a device's token.
 
     Raises:
         RegistryError: hub.db refused; nothing is changed.

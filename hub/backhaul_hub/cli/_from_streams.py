@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from backhaul_codec.device_token import new_device_token
 from backhaul_codec.state.point_text import columns
 from backhaul_hub.access.keys import HubKeys, read_keys
 from backhaul_hub.backup.carry_revocations import at_servers
@@ -52,7 +53,11 @@ async def rebuild_registry(directory: Path) -> tuple[Rebuilt, str | None]:
     with alone_in(directory):
         async with await Registry.open(directory / "hub.db") as registry:
             rebuilt = await rebuild(
-                registry, found, there.generations, clock.now_ns(), lambda: secrets.token_hex(12)
+                registry,
+                found,
+                there.generations,
+                clock.now_ns(),
+                lambda: new_device_token(secrets.choice),
             )
     return rebuilt, await tell_hub(directory, config)
 

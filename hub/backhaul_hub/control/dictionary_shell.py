@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Mapping
 
+import msgspec
 import structlog
 from nats.errors import Error as NatsError
 
@@ -56,7 +56,7 @@ class DictionaryShell(Subsystem):
 
     async def _ask(self, device: str, digest: str) -> None:
         try:
-            body = json.dumps({"digest": digest}).encode()
+            body = msgspec.json.encode({"digest": digest})
             await self._ground.api.publish(f"in.{device}.s.dictionary", body)
         except (HubError, NatsError) as error:
             log.warning("dictionary_not_asked", device=device, error=str(error))

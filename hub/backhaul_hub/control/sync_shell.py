@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import msgspec
 import structlog
 from nats.errors import Error as NatsError
 
@@ -181,7 +181,7 @@ class SyncShell(Subsystem):
             words, self.core.restamps = self.core.restamps, {}
             for device in sorted(self.core.unequal):
                 digests = self.core.heads.of(device).heads.digests()
-                words[f"in.{device}.s.digest"] = json.dumps({"nodes": digests}).encode()
+                words[f"in.{device}.s.digest"] = msgspec.json.encode({"nodes": digests})
             self.core.unequal.clear()
             for subject, body in words.items():
                 try:

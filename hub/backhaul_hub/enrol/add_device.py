@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from backhaul_codec.device_token import new_device_token
 from backhaul_codec.protocol.identity import LinkCapacity, LinkMode
 from backhaul_codec.subjects import node_lane
 from backhaul_hub.access.identity_documents import Documents
@@ -75,7 +76,7 @@ async def create_device(
     keys = read_keys(directory)
     key = new_key("user")
     now_ns = clock.now_ns()
-    device = Device(device_id, secrets.token_hex(12), key.public, now_ns, nodes)
+    device = Device(device_id, new_device_token(secrets.choice), key.public, now_ns, nodes)
     documents = Documents(directory, config, keys)
     link = LinkCapacity(settings.link_mode, settings.link_kbit_s)
     identity = documents.make(device, link, now_s=now_ns // 1_000_000_000, seed=key.seed)

@@ -29,7 +29,7 @@ class Enrolment:
     id: str
     device: str
     device_token: str
-    """The 96 random bits that the device will have in its subjects."""
+    """The token that the device will have in its subjects."""
     made_ns: int
     expires_ns: int
     settings: str

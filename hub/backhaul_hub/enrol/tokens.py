@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from backhaul_codec.device_token import new_device_token
 from backhaul_codec.protocol.enrolment import Token, write_token
 from backhaul_codec.protocol.identity import LinkCapacity
 from backhaul_hub.access.identity_documents import Documents
@@ -73,7 +74,7 @@ async def make_token(
     enrolment = Enrolment(
         id=secrets.token_hex(12),
         device=device_id,
-        device_token=secrets.token_hex(12),
+        device_token=new_device_token(secrets.choice),
         made_ns=now_ns,
         expires_ns=expires_ns,
         settings=msgspec.json.encode(wanted).decode(),

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import structlog
 
+from backhaul_codec.device_token import DEVICE_TOKEN
 from backhaul_codec.kinds import Lane
 from backhaul_codec.subjects import DEVICE_ID, SubjectError, decode_token
 from backhaul_hub.device import Device
@@ -25,8 +26,8 @@ from backhaul_hub.streams.streams import differences, names
 _SECOND_NS = 1_000_000_000
 log = structlog.get_logger(__name__)
 # As `down_durable` names them.
-_DURABLE = re.compile(r"(?P<device>.+?)-(?P<token>[0-9a-f]+)(?:_n_(?P<node>.+))?")
-_WHOLE_TOKEN = re.compile(_DURABLE.pattern.replace("[0-9a-f]+", "[0-9a-f]{24}"))
+_WHOLE_TOKEN = re.compile(rf"(?P<device>.+?)-(?P<token>{DEVICE_TOKEN})(?:_n_(?P<node>.+))?")
+_DURABLE = re.compile(_WHOLE_TOKEN.pattern.replace(DEVICE_TOKEN, rf"[0-9a-f]+|{DEVICE_TOKEN}"))
 _FILTERS = frozenset({"filter_subject", "filter_subjects"})
 
 

@@ -22,6 +22,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
+from backhaul_codec.device_token import DEVICE_TOKEN
 from backhaul_codec.strict.json import JsonError, Reader
 from backhaul_hub.lane_names import DOWN, RESETS
 from backhaul_hub.nats.rate_limit import PENDING_MAX, Allowance
@@ -35,7 +36,7 @@ RESETS_MAX = 5
 # What the server puts in place of the reply that another account's question came with.
 _ACROSS_ACCOUNTS = "_R_."
 # See `lane_names.down_durable`.
-_DURABLE = re.compile(r"(?P<device>.+?)-[0-9a-f]{24}(_.+)?")
+_DURABLE = re.compile(rf"(?P<device>.+?)-{DEVICE_TOKEN}(_.+)?")
 log = structlog.get_logger(__name__)
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass
 
+import msgspec
 import structlog
 from nats.errors import Error as NatsError
 
@@ -82,7 +82,7 @@ class Teller:
             await asyncio.sleep(interval_s)
 
     async def _tell(self, key: LaneKey, watermark: Watermark) -> None:
-        body = json.dumps({"epoch": key.epoch, **watermark.words()}).encode()
+        body = msgspec.json.encode({"epoch": key.epoch, **watermark.words()})
         # Before it is told: what is to be told again meanwhile is not told by this.
         before, self._told[key] = self._told.get(key), watermark
         try:
@@ -97,7 +97,7 @@ class Teller:
         self._former.told(place, held)
         try:
             epochs = {epoch: each.row() for epoch, each in held.items()}
-            body = json.dumps({"epochs": epochs}).encode()
+            body = msgspec.json.encode({"epochs": epochs})
             await self._api.publish(f"in.{device}.s.held.{lane}", body)
         except (HubError, NatsError):
             self._former.not_told(place)
@@ -122,7 +122,7 @@ class Teller:
     ) -> None:
         id_, machine = f"{self._clock.now_ns():x}", self.answerer(device)
         named = {} if machine is None else {"machine": machine}
-        body = json.dumps({"epoch": epoch, "ranges": ranges, "id": id_, **named}).encode()
+        body = msgspec.json.encode({"epoch": epoch, "ranges": ranges, "id": id_, **named})
         try:
             await self._api.publish(f"in.{device}.s.resend.{lane}", body)
             if ranges:
