@@ -87,7 +87,7 @@ async def test_copies_that_the_source_brought_keep_no_lane_from_being_pushed_aga
         await rig.drained()
         assert not _view(rig.lane).runs
         rig.leaf.acked = rig.leaf.last_seq
-        await until(lambda: _view(rig.lane).runs)
+        await until(lambda: _view(rig.lane).runs, deadline_s=20.0)
 
 
 async def test_a_lane_without_a_message_waits_for_what_former_epochs_owe(rig: Rig) -> None:
