@@ -85,9 +85,9 @@ async def test_copies_that_the_source_brought_keep_no_lane_from_being_pushed_aga
         rig.lane.on_ask(ResendAsk(42, ((1, 2),), 1))
         await until(lambda: len(rig.leaf.stored) == before + 2)
         await rig.drained()
-        assert not _view(rig.lane).runs
+        assert _view(rig.lane).behind
         rig.leaf.acked = rig.leaf.last_seq
-        await until(lambda: _view(rig.lane).runs, deadline_s=20.0)
+        await until(lambda: not _view(rig.lane).behind, deadline_s=20.0)
 
 
 async def test_a_lane_without_a_message_waits_for_what_former_epochs_owe(rig: Rig) -> None:
