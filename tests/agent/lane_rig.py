@@ -48,6 +48,7 @@ class Leaf:
         self.refused = 0
         self.purges = 0
         self.down = False
+        self.acked = 0  # up to where the hub has taken it
         self.no_room = 0  # appends that are refused for want of room, from now on
 
     @property
@@ -75,6 +76,7 @@ class Leaf:
             raise NatsTimeoutError
         answer: dict[str, Any] = {
             "config": {},
+            "ack_floor": {"stream_seq": self.acked},
             "created": self.created,
             "state": {
                 "messages": len(self.stored),

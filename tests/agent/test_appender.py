@@ -116,6 +116,26 @@ def test_stops_before_discard_old_could_reach_what_the_hub_lacks() -> None:
     assert next_new(it) == 11
 
 
+def test_a_trickle_whose_newest_message_is_never_confirmed_owes_no_more_than_that() -> None:
+    """A lane that is pushed is woken where it owes much: on a long link the hub's word is always a little behind."""
+    it = running(last_seq=1000)
+    for seq in range(1, 1000):
+        stream_seq = it.send(seq, 100, 0.0) + 1
+        it.answered(it.generation, stream_seq)
+        it.set_watermark(max(0, seq - 2))
+        assert it.outstanding_bytes <= 200
+
+
+def test_bytes_owed_are_remembered_in_few_parts_however_many_messages_owe_them() -> None:
+    it = running(last_seq=100_000, limits=Limits(1 << 30, 1 << 40, outstanding_bytes=1 << 40))
+    for seq in range(1, 100_001):
+        it.answered(it.generation, it.send(seq, 100, 0.0) + 1)
+    assert len(it._buckets) < 1000
+    assert it.outstanding_bytes == 10_000_000
+    it.set_watermark(50_000)
+    assert abs(it.outstanding_bytes - 5_000_000) < 200_000
+
+
 def test_an_overdue_answer_makes_it_look_at_the_tail_again() -> None:
     it = running()
     it.send(1, 100, 50.0)

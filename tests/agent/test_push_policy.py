@@ -232,6 +232,13 @@ def test_a_hub_that_begins_anew_is_asked_again() -> None:
     assert it.policy.asleep("bulk")
 
 
+def test_the_hub_is_told_of_a_new_epoch_at_once() -> None:
+    """What the epoch before was pushed after says nothing of its messages: the hub has to source them."""
+    it = Vehicle().sleep()
+    assert it.policy.look(EPOCH + 1, {"bulk": TrickleView(0, 0, 0, runs=False)}, it.now_s + 1)
+    assert it.policy.word == {}
+
+
 def test_with_the_link_and_with_a_new_epoch_all_begins_anew() -> None:
     linked, epoch = Vehicle().sleep(), Vehicle().sleep()
     linked.policy.link()

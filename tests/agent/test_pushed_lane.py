@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from backhaul_agent.ledger.lanes import CommittedLane
 from backhaul_agent.push.policy import SETTLED_S, PushPolicy, TrickleView
 from backhaul_agent.push.pusher import _view
+from backhaul_agent.uplink import resend_requests
 from backhaul_agent.uplink.resend import ResendAsk
 from backhaul_codec import peek
 from tests.agent.lane_rig import Connection, Rig, rig
 from tests.support.waiting import until
+
+if TYPE_CHECKING:
+    import pytest
 
 __all__ = ["rig"]  # a fixture
 
@@ -66,6 +71,23 @@ async def test_much_that_the_hub_asks_for_is_left_to_the_source_and_the_durable_
         view = TrickleView(40, 40, 0, runs=True)
         policy.look(42, {"bulk": view}, SETTLED_S + 1)
         assert policy.word == {}
+
+
+async def test_copies_that_the_source_brought_keep_no_lane_from_being_pushed_again(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resend_requests, "LAND_S", 0.01)
+    await rig.commit(4)
+    await rig.confirm(4)
+    async with rig.connected(Connection(rig.leaf)):
+        await rig.drained()
+        before = len(rig.leaf.stored)
+        rig.lane.on_ask(ResendAsk(42, ((1, 2),), 1))
+        await until(lambda: len(rig.leaf.stored) == before + 2)
+        await rig.drained()
+        assert _view(rig.lane).behind
+        rig.leaf.acked = rig.leaf.last_seq
+        await until(lambda: not _view(rig.lane).behind, deadline_s=20.0)
 
 
 async def test_a_lane_without_a_message_waits_for_what_former_epochs_owe(rig: Rig) -> None:

@@ -115,6 +115,41 @@ LINK_MUTANTS = (
         ),
     ),
     Mutant(
+        "epoch-untold",
+        "of a new epoch the hub is not told that its lanes are to be sourced",
+        "agent/backhaul_agent/push/policy.py",
+        "        before = self.word\n        if epoch != self.epoch:\n            self.epoch = epoch\n"
+        "            self._lanes.clear()\n",
+        "        if epoch != self.epoch:\n            self.epoch = epoch\n"
+        "            self._lanes.clear()\n        before = self.word\n",
+        named(
+            "tests/agent/test_push_policy.py",
+            "test_the_hub_is_told_of_a_new_epoch_at_once",
+        ),
+    ),
+    Mutant(
+        "owed-coarsely",
+        "a lane whose newest message is never confirmed counts all before it as owed, and is woken",
+        "agent/backhaul_agent/uplink/appender.py",
+        "        fineness = min(BUCKET_BYTES, self.outstanding_bytes // BUCKETS)\n",
+        "        fineness = BUCKET_BYTES\n",
+        named(
+            "tests/agent/test_appender.py",
+            "test_a_trickle_whose_newest_message_is_never_confirmed_owes_no_more_than_that",
+        ),
+    ),
+    Mutant(
+        "copies-never-land",
+        "a lane that was asked for something again is never pushed any more",
+        "agent/backhaul_agent/uplink/resend_requests.py",
+        "        return LAND_S if self._resends.flying else None\n",
+        "        return None\n",
+        named(
+            "tests/agent/test_pushed_lane.py",
+            "test_copies_that_the_source_brought_keep_no_lane_from_being_pushed_again",
+        ),
+    ),
+    Mutant(
         "burst-unbounded",
         "a burst is pushed at once, however slow the link is",
         "agent/backhaul_agent/push/policy.py",

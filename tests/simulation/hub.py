@@ -21,6 +21,7 @@ from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.continuity.repeats import forks_from
 from backhaul_hub.continuity.resend_policy import RepairBook
+from backhaul_hub.links.source_keeper import SourceKeeper
 from backhaul_hub.vehicles.identities import Identities
 from tests.simulation.lane_shell import LANES
 from tests.simulation.models import DownModel, Source, UpModel
@@ -44,6 +45,7 @@ class HubCores:
     heads: type[Heads] = Heads
     former: type[FormerEpochs] = FormerEpochs
     identities: type[Identities] = Identities
+    keeper: type[SourceKeeper] = SourceKeeper
     notices_losses = True
     reads_anew = True
 
@@ -58,6 +60,9 @@ class Hub:
         self.sources = {name: Source() for name in LANES}
         self.up_since_s: float | None = None
         self._asks = 0
+        self._asked: dict[str, ResendAsk] = {}
+        self.knows_requests = False
+        """Whether it knows which requests stand in DOWN though hub.db was lost."""
         self.begin_anew()
 
     def begin_anew(self) -> None:
@@ -67,7 +72,8 @@ class Hub:
         self._repair = self.cores.repair(self.continuity)
         self._former = self.cores.former(self.continuity)
         self.identities = self.cores.identities()
-        self._asked: dict[str, ResendAsk] = {}
+        if not self.knows_requests:
+            self._asked = {}
         self.marks: list[Mark] = []
         self.said: list[tuple[int, Mapping[str, int]]] = []
         self._read_seq = 0 if self.cores.reads_anew else self.up.last_seq

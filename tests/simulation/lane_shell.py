@@ -11,12 +11,14 @@ from backhaul_agent.ledger.chain import UNCHAINED, ChainEnd
 from backhaul_agent.ledger.lanes import CommittedLane, entered, opened
 from backhaul_agent.ledger.rows import LedgerRow, OwnRow
 from backhaul_agent.ledger.sequence_offsets import OffsetStep, Steps
+from backhaul_agent.push.pusher import Pusher
 from backhaul_agent.uplink.adoption import Adoption, HeldLane
 from backhaul_agent.uplink.appender import Appender, AppenderState, AppendTurn, Limits, Tail
 from backhaul_agent.uplink.comparison import EMPTY_S, OWED_S
 from backhaul_agent.uplink.confirmations import OVER, Confirmations
 from backhaul_agent.uplink.epoch_order import choose
 from backhaul_agent.uplink.epoch_sync import PASSED_MARGIN
+from backhaul_agent.uplink.pushing import PushRule
 from backhaul_agent.uplink.reconcile import (
     ASK_ROWS,
     MOVED,
@@ -32,6 +34,7 @@ from backhaul_codec.ranges import RangeSet
 from backhaul_codec.state.merge import HeadKey, Heads
 from backhaul_codec.wire.envelope import NO_LINK
 from tests.simulation.models import Appended, Message, OutModel, at_once
+from tests.simulation.pushing import Entered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -233,6 +236,7 @@ class Cores:
     adoption: type[Adoption] = Adoption
     judge: Callable[..., Verdicts] = staticmethod(judge)
     reasons: Callable[..., list[tuple[int, int, str]]] = staticmethod(reasons)
+    pusher: type[Pusher] = Pusher
 
 
 class LaneShell:
@@ -240,7 +244,10 @@ class LaneShell:
 
     def __init__(self, vehicle: Vehicle, name: str) -> None:
         self.name = name
-        self._vehicle = vehicle
+        self.stream = f"OUT_{name}"
+        self.vehicle = self._vehicle = vehicle
+        self.entered = Entered(self)
+        self.pushing = PushRule()
         self.appender = self._appender_of(vehicle.ledger.lanes[name])
         self._finished: set[int] = set()
         self.resends = vehicle.cores.resends()
@@ -256,7 +263,8 @@ class LaneShell:
         self.confirmations = vehicle.cores.confirmations(name, ledger, writer)
 
     @property
-    def _row(self) -> CommittedLane:
+    def row(self) -> CommittedLane:
+        """Return the ledger's row of the lane, in the epoch whose turn it is."""
         row = self._vehicle.ledger.lane(self.name, self.appender.epoch)
         assert row is not None
         return row
@@ -289,7 +297,7 @@ class LaneShell:
             if self._is_over():
                 self._finished.add(self.appender.epoch)
                 self._enter(self._vehicle.ledger.lanes[self.name])
-            self.appender.committed(self._row.last_seq)
+            self.appender.committed(self.row.last_seq)
             if self.appender.state is AppenderState.SEEKING:
                 self._seek()
                 if not self._vehicle.goes_on:
@@ -307,6 +315,9 @@ class LaneShell:
                 position = (self.appender.epoch, self.appender.position)
                 expected = self.appender.send_again(MESSAGE_BYTES, now_s)
                 self._append(Appended(appended.message, position), expected)
+                if self.pushing.pushes_again(self.name, MESSAGE_BYTES):
+                    self._vehicle.push(appended.message)
+                    self.resends.pushed(expected + 1)
             else:
                 self._begin_run(now_s)
         self.appender.tick(now_s)
@@ -358,7 +369,7 @@ class LaneShell:
         if epoch in self.confirmations.disputed:
             return None
         epochs = [lane.epoch for lane in self._vehicle.ledger.chain(self.name)]
-        later = epoch in epochs and epochs.index(epoch) > epochs.index(self._row.epoch)
+        later = epoch in epochs and epochs.index(epoch) > epochs.index(self.row.epoch)
         return 0 if later else SEQ_MAX
 
     def on_watermark(self, epoch: int, claim: Claim) -> None:
@@ -378,7 +389,7 @@ class LaneShell:
         """Record what the hub has proven to hold; take in what OUT alone has."""
         for epoch, seq in at_once(self.confirmations.judge()):
             self._vehicle.set_watermark(self.name, seq, epoch)
-        row = self._row
+        row = self.row
         if self.appender.confirmed < row.confirmed or self.appender.watermark != row.watermark:
             self.appender.set_watermark(row.confirmed)
             self.appender.set_watermark(row.watermark)
@@ -510,7 +521,7 @@ class LaneShell:
     def _is_over(self) -> bool:
         if self.appender.epoch == self._vehicle.ledger.epoch:
             return False
-        at_end = self.appender.done and self.appender.appended >= self._row.last_seq
+        at_end = self.appender.done and self.appender.appended >= self.row.last_seq
         return (at_end and self.appender.made_whole) or self.appender.state is AppenderState.BEHIND
 
     def _seek(self) -> None:
@@ -582,7 +593,7 @@ class LaneShell:
         self._set_step(self._out.created, step, fresh=True)
 
     def _set_step(self, created: str, step: OffsetStep, *, fresh: bool = False) -> None:
-        row = self._row
+        row = self.row
         if fresh:
             # As the ledger has it: all of a former epoch counts as sent.
             former = row.epoch != self._vehicle.ledger.epoch
@@ -601,10 +612,13 @@ class LaneShell:
             if short and not self._fill_with(seq, short):
                 self._jump(appender.stream_seq)
             return
-        if seq > self._row.used_seq and epoch == ledger.epoch:
-            self._row.used_seq = seq + USED_AHEAD
+        if seq > self.row.used_seq and epoch == ledger.epoch:
+            self.row.used_seq = seq + USED_AHEAD
         expected = appender.send(seq, MESSAGE_BYTES, now_s)
         self._append(Appended(message), expected)
+        owed = appender.outstanding_bytes
+        if self.entered.is_current and self.pushing.pushes(self.name, seq, MESSAGE_BYTES, owed):
+            self._vehicle.push(message)
 
     def _begin_run(self, now_s: float) -> None:
         work = self.resends.next_run()

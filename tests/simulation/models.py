@@ -117,6 +117,10 @@ class Source:
 
     created: str = ""
     seq: int = 0
+    link: int = 0
+    """The link over which it was set up; 0: it is not. Of no matter where all are set up with each link."""
+    heard_s: float | None = None
+    tried_s: float = 0.0
 
     def reset(self, out: OutModel, random: Random, *, faulty: bool) -> None:
         """Set up again: the position is what the durable's answer says.

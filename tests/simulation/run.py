@@ -15,6 +15,7 @@ from backhaul_codec.state.merge import HeadKey
 from backhaul_hub.continuity.lane_key import LaneKey
 from tests.simulation.hub import DEVICE, History, Hub, HubCores
 from tests.simulation.lane_shell import LANES, Cores
+from tests.simulation.links import Links
 from tests.simulation.vehicle import Vehicle
 
 if TYPE_CHECKING:
@@ -26,6 +27,16 @@ if TYPE_CHECKING:
 SECOND_NS = 1_000_000_000
 START_NS = 1_800_000_000 * SECOND_NS // HOUR_NS * HOUR_NS
 STEPS = 120
+PAUSES_S = (0.05, 0.3, 1.0, 3.0, 20.0)
+PAUSES_PUSHED_S = (0.05, 0.3, 1.0, 1.0, 1.0, 2.0, 3.0, 20.0)
+TRICKLE_STEPS = 50
+LATE_S = 3.0
+"""From a message's publication until it is at the hub, at the latest; also while its lane is handed over."""
+LOST_S = 18.0
+"""So much later comes one whose push was lost: the vehicle gives the hub 15 s to confirm it."""
+REPEATS_MAX = 14
+LEAF_PINGS_S = 20.0
+"""A leaf server takes a link over which nothing comes for dead after so long."""
 QUIET_STEPS = 1500
 MACHINES_MAX = 3
 ROUNDS_MAX = 8
@@ -57,6 +68,8 @@ class Counts:
     epochs: int = 0
     clones: int = 0
     moved: int = 0
+    slept: int = 0
+    repeats: int = 0
     seen: dict[str, int] = field(default_factory=dict)
 
 
@@ -70,6 +83,7 @@ class Run:
         cores: Cores | None = None,
         hub_cores: HubCores | None = None,
         vehicle: type[Vehicle] = Vehicle,
+        pushes: bool | None = None,
     ) -> None:
         self.seed = seed
         self.random = Random(seed)
@@ -82,9 +96,21 @@ class Run:
         self.faulty = True
         self.schedule: list[str] = []
         self.counts = Counts()
-        self.vehicle = vehicle(self.random, cores or Cores(), self.now_ns, self)
+        pushes = seed % 2 == 1 if pushes is None else pushes
+        self.vehicle = vehicle(self.random, cores or Cores(), self.now_ns, self, pushes=pushes)
         """The machine at the link."""
         self.machines = [self.vehicle]
+        self.links: Links | None = None
+        """Where lanes are pushed; else each link that comes has all lanes sourced anew."""
+        self._hung_s = 0.0
+        self._unread: set[tuple[str, int, int]] = set()
+        """Places whose messages UP had lost before the hub read them, and the history has."""
+        if pushes:
+            self.hub.knows_requests = True
+            self.links = Links(
+                self.hub, self.random, lambda: self.now_ns, lambda lane: self.vehicle.out(lane)
+            )
+            self._link_comes()
 
     @property
     def now_s(self) -> float:
@@ -94,21 +120,27 @@ class Run:
     def go(self) -> Counts:
         """Run the schedule and the quiet end; raise at the first violation."""
         for _ in range(STEPS):
-            self._pass_time(self.random.choice((0.05, 0.3, 1.0, 3.0, 20.0)))
+            self._pass_time(self.random.choice(PAUSES_S if self.links is None else PAUSES_PUSHED_S))
             self._act()
             self._everybody_works()
             self._check_always()
         self._heal()
-        for _ in range(ROUNDS_MAX):
+        # A link that stands may stay: what was lost on it must be noticed.
+        stays = self.links is not None and self.links.sound and len(self.machines) == 1
+        for turn in range(ROUNDS_MAX):
             said = self.hub.up.last_seq
             for machine in self.machines:
-                self._takes_turn(machine)
+                if turn or not stays:
+                    self._takes_turn(machine)
                 self._come_to_rest()
             if len(self.machines) == 1 or self.hub.up.last_seq == said:
                 break
         if self.hub.identities.answerer(DEVICE) == "":
             # Each has had its turn, and holds nothing back: an operator says that one is left.
             self.hub.settle(self.now_ns)
+            self._come_to_rest()
+        if self.links is not None and len(self.machines) == 1:
+            self._trickle(self.links)
             self._come_to_rest()
         self._check_end()
         return self.counts
@@ -149,6 +181,17 @@ class Run:
                     f"a receipt explains away {lane} {epoch} {has}, which another machine has"
                 )
 
+    def reads(self, vehicle: Vehicle, lane: str) -> bool:
+        """Tell whether the hub reads the durable of a machine's lane."""
+        return vehicle is self.vehicle and self.links is not None and self.links.reads(lane)
+
+    def leaf_gone(self, vehicle: Vehicle) -> None:
+        """Have the link of a leaf server go with it, and come with it or later."""
+        if self.links is not None and vehicle is self.vehicle and self.link_up:
+            self._link_goes()
+            if self.random.random() < 0.7:
+                self._link_comes()
+
     def hashes(
         self, vehicle: Vehicle, lane: str, epoch: int, low: int, high: int
     ) -> list[str | None] | None:
@@ -176,10 +219,32 @@ class Run:
         self.link_up = False
         self._link_comes()
 
+    def _kill_control_plane(self) -> None:
+        self.hub.restart()
+        if self.links is not None:
+            self.links.begin()
+
+    def _flap(self) -> None:
+        """Have the link go and come between two looks of the agent's."""
+        if self.link_up:
+            self._link_goes()
+            self._link_comes()
+
+    def _kill_server(self) -> None:
+        """Kill the hub's server, and start it."""
+        assert self.links is not None
+        self.links.restart_server()
+        if self.link_up:
+            self._link_goes()
+            if self.random.random() < 0.5:
+                self._link_comes()
+
     def _lose_registry(self) -> None:
         """Rebuild hub.db from the streams; the control plane begins as a vehicle comes back to it."""
         self._link_goes()
         self.hub.begin_anew()
+        if self.links is not None:
+            self.links.begin()
         self._link_comes()
 
     def _turns(self) -> None:
@@ -217,7 +282,7 @@ class Run:
             ("leaf loses power", lambda: vehicle.restart_leaf(power_cut=True)),
             ("vehicle loses power", vehicle.lose_power),
             ("leaf wiped", vehicle.wipe_leaf),
-            ("control plane killed", self.hub.restart),
+            ("control plane killed", self._kill_control_plane),
             ("ledger copied", vehicle.copy_ledger),
             ("ledger forgets", vehicle.forget),
             ("clock jumps", lambda: self._clock_jumps(vehicle)),
@@ -226,9 +291,9 @@ class Run:
             ("an hour passes", lambda: self._pass_time(1800)),
         ]
         rare: list[tuple[str, Callable[[], object]]] = [
-            ("UP rolled back", lambda: self.hub.up.roll_back(random)),
-            ("UP purged", lambda: self.hub.up.purge(random)),
-            ("UP recreated", self.hub.up.recreate),
+            ("UP rolled back", lambda: self._lose_up(lambda: self.hub.up.roll_back(random))),
+            ("UP purged", lambda: self._lose_up(lambda: self.hub.up.purge(random))),
+            ("UP recreated", lambda: self._lose_up(self.hub.up.recreate)),
             ("ledger put back", vehicle.put_copy_back),
             ("whole disk put back", lambda: vehicle.put_copy_back(whole_disk=True)),
             ("ledger deleted", vehicle.delete_ledger),
@@ -236,6 +301,13 @@ class Run:
             ("vehicle cloned", self._clone),
             ("hub.db lost", self._lose_registry),
         ]
+        if self.links is not None:
+            faults += [
+                ("link flaps", self._flap),
+                ("PUSH wiped", self.links.push.wipe),
+                ("hub server killed", self._kill_server),
+                ("control plane killed", self._kill_control_plane),
+            ]
         if len(self.machines) > 1:
             # What UP has lost of one machine, and the history has, another's message would replace.
             rare = [each for each in rare if not each[0].startswith("UP ")]
@@ -247,6 +319,14 @@ class Run:
             self.counts.faults += 1
             self.counts.seen[name] = self.counts.seen.get(name, 0) + 1
         action()
+
+    def _lose_up(self, lose: Callable[[], object]) -> None:
+        """Have UP lose something; of what the history has, and the hub has not read, the hub cannot know."""
+        for lane, epoch, seq in self.history.places:
+            state = self.hub.continuity.lanes.get(LaneKey(DEVICE, lane, epoch))
+            if state is None or seq not in state.seen:
+                self._unread.add((lane, epoch, seq))
+        lose()
 
     def _vehicle_writes(self, vehicle: Vehicle) -> None:
         key = self.random.choice(SERIES)
@@ -271,22 +351,37 @@ class Run:
         self.vehicle.words.link_up()
         self.hub.hear(self.vehicle.machine, self.now_ns)
         self.hub.up_since_s = self.now_s
-        for name in LANES:
-            self.hub.sources[name].reset(self.vehicle.out(name), self.random, faulty=self.faulty)
+        if self.links is not None:
+            self.links.comes()
+        else:
+            for name in LANES:
+                source, out = self.hub.sources[name], self.vehicle.out(name)
+                source.reset(out, self.random, faulty=self.faulty)
         self._meet()
 
     def _link_goes(self) -> None:
         self.link_up = self.half_open = False
         self.hub.up_since_s = None
+        if self.links is not None:
+            self.links.goes()
+            self.vehicle.under_way.clear()
 
     def _link_hangs(self) -> None:
         self.half_open = self.link_up
+        self._hung_s = self.now_s
+        if self.links is not None:
+            self.links.half_open = self.half_open
 
     def _everybody_works(self) -> None:
         for machine in self.machines:
             machine.work(self.random.randint(1, 12) if self.faulty else 64, self.now_s)
+        pushes_first = self.links is not None and self.random.random() < 0.5
+        if self.links is not None:
+            self._hand_over(self.links)
+            if pushes_first:
+                self._push(self.links)
         if self.link_up and not self.half_open:
-            lanes = list(LANES)
+            lanes = [name for name in LANES if self.links is None or self.links.reads(name)]
             self.random.shuffle(lanes)
             for name in lanes:
                 self._source(name, self.random.randint(0, 6) if self.faulty else 64)
@@ -294,12 +389,107 @@ class Run:
                 self.vehicle.take(seq, subject, body)
             if self.now_s >= self._ask_at_s and self.vehicle.hear_hub():
                 self._ask_at_s = self.now_s + ASK_PAUSE_S
+        if self.links is not None and not pushes_first:
+            self._push(self.links)
         if not self.faulty or self.random.random() < 0.7:
             self.hub.read(self.random.randint(1, 20) if self.faulty else 1000)
-            lags = {name: self._lag(name) for name in LANES}
+            lags = (
+                {name: self._lag(name) for name in LANES}
+                if self.links is None
+                else self.links.lags()
+            )
             self.hub.tell(lags if self.link_up else {}, self.now_s)
         if not self.faulty or self.random.random() < 0.3:
             self.history.ingest(self.hub.up, self.random.randint(1, 30) if self.faulty else 1000)
+
+    def _hand_over(self, links: Links) -> None:
+        """Have agents and hub see the link, and agree on who brings the lanes."""
+        for machine in self.machines:
+            if not (self.faulty and self.random.random() < 0.1):
+                up = self.link_up and machine is self.vehicle
+                hung = self.half_open and self.now_s - self._hung_s > LEAF_PINGS_S
+                assert machine.pushing is not None
+                machine.pushing.uplink.note(up and not hung)
+        for lane in links.keep():
+            self._check_handed_over(lane)
+        pushing = self.vehicle.pushing
+        assert pushing is not None
+        if links.sound and (question := pushing.question(self.now_s)) is not None:
+            if self.faulty and self.random.random() < 0.1:
+                return  # it is lost
+            answer = links.answer(question)
+            if twice := [lane for lane in answer if links.wants(lane)]:
+                self._fail(f"the hub says that it sources {twice} not, and does")
+            self.counts.slept += len(answer)
+            if not (self.faulty and self.random.random() < 0.1):
+                pushing.answers.append((question.number, answer))
+
+    def _push(self, links: Links) -> None:
+        for message in links.carry(
+            self.vehicle.under_way, self.random.randint(0, 6) if self.faulty else 64
+        ):
+            self.hub.up.store(message, self.now_ns)
+
+    def _trickle(self, links: Links) -> None:
+        """Publish at ease over a sound link: nothing waits though lanes are handed over, and little comes twice."""
+        up, half = self.hub.up, TRICKLE_STEPS // 2
+        events = ("control plane killed", "link flaps", "pushes lost", "epoch over")
+        event, stored = self.random.choice(events), len(up.messages)
+        late_s = LATE_S + LOST_S * (event == "pushes lost")
+        self.schedule.append(f"{self.now_s:9.2f} s  it trickles; {event}")
+        waiting: dict[tuple[str, int, int], float] = {}
+        new: list[tuple[str, int, int]] = []
+        # By the lane `live` the hub knows which epoch is the current one, and so from which it lets lanes be pushed.
+        self.vehicle.mark("link")
+        for step in range(TRICKLE_STEPS):
+            self._pass_time(1.0)
+            # What is lost is the last: else the next message would show that it is missing.
+            links.loses = event == "pushes lost" and step >= half
+            if not links.loses or step < half + 3:
+                self.vehicle.publish("bulk", 1)
+                lane = self.vehicle.ledger.lanes["bulk"]
+                waiting[lane.name, lane.epoch, lane.last_seq] = self.now_s
+            if step == half and self._is_sourced_still():
+                self._fail("bulk is sourced though it trickles")
+            if step == half and event == "control plane killed":
+                self._kill_control_plane()
+            elif step == half and event == "link flaps":
+                self._flap()
+            elif step == half and event == "epoch over":
+                self.vehicle.epochs.behind("somebody says so")
+            self._everybody_works()
+            new = [each.message.place for each in up.messages[stored:]]
+            for place in new:
+                waiting.pop(place, None)
+            for place, since_s in waiting.items():
+                if self.now_s - since_s > late_s:
+                    self._fail(f"{place} is not at the hub after {late_s} s")
+        links.loses = False
+        self.counts.repeats = max(self.counts.repeats, repeats := len(new) - len(set(new)))
+        if event != "pushes lost" and repeats > REPEATS_MAX:
+            self._fail(f"{repeats} messages came twice")
+
+    def _is_sourced_still(self) -> bool:
+        """Tell whether the lane that trickles is sourced though it was not woken lately."""
+        assert self.vehicle.pushing is not None
+        lane = self.vehicle.pushing.pusher.policy._lanes["bulk"]
+        return not lane.asleep and self.now_ns / 1e9 > lane.not_before_s + 20
+
+    def _check_handed_over(self, lane: str) -> None:
+        """The source of a lane goes once all of the epoch has come that was not pushed."""
+        if self.links is not None and not self.links.pushes_were_heard:
+            self._fail(f"the source of {lane} goes, and nobody takes its pushes")
+        if self.hub.up.loss:
+            return  # what was there when the hub looked may be lost since
+        pushing = self.vehicle.pushing
+        if pushing is None or lane not in pushing.pusher.policy.word:
+            return  # it was asked for by a former run of the agent: the next question has it sourced again
+        out, safe = self.vehicle.out(lane), self._safe()
+        for seq, (message, _) in out.messages.items():
+            pushed = message.own in self.vehicle.book.pushed
+            former = message.epoch != self.vehicle.ledger.epoch
+            if not (pushed or former or seq <= out.floor or message.place in safe):
+                self._fail(f"the source of {lane} goes, and {message.place} was not pushed")
 
     def _source(self, name: str, messages_max: int) -> None:
         """Bring messages of a lane over the link; those the source takes for old are dropped."""
@@ -321,6 +511,8 @@ class Run:
     def _heal(self) -> None:
         self.schedule.append(f"{self.now_s:9.2f} s  everything heals")
         self.faulty = False
+        if self.links is not None:
+            self.links.faulty = False
         for machine in self.machines:
             machine.faulty, machine.clock_error_ns = False, 0
             machine.mark("link")
@@ -331,6 +523,7 @@ class Run:
             all(lane.appender.done and not lane.resends.pending for lane in lanes)
             and all(lane.whole for lane in self.vehicle.ledger.every_lane())
             and not any(lane.confirmations.disputed for lane in lanes)
+            and not self.vehicle.under_way
             and all(self._lag(name) == 0 for name in LANES)
             and (
                 self.hub.identities.answerer(DEVICE) == ""  # what is missing another may have
@@ -428,6 +621,8 @@ class Run:
             if not uncertain and message.own not in self.vehicle.book.forgotten:
                 self._fail(f"point {id_} at {place} was given up though it was kept")
             self.counts.explained += 1
+        elif place in self._unread:
+            self.counts.uncertain += 1  # a disk that was put back gave the place to another
         elif uncertain and (self._unheard_of(message) or place in self.history.places):
             # Nobody is left who could know of it; or its ledger was put back by an older copy,
             # which gave its place to another.

@@ -21,7 +21,8 @@ from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.continuity.resend_policy import RepairBook
 from tests.simulation.hub import HubCores
 from tests.simulation.lane_shell import Cores
-from tests.simulation.run import Run, ViolationError
+from tests.simulation.run import Run
+from tests.simulation.seeds import found
 from tests.simulation.vehicle import Vehicle
 
 if TYPE_CHECKING:
@@ -37,18 +38,6 @@ if TYPE_CHECKING:
     from backhaul_hub.continuity.lane_key import LaneKey
 
 pytestmark = pytest.mark.slow
-
-SEEDS_MAX = 400
-
-
-def _found(make: Callable[[int], Run]) -> str:
-    """Run seed after seed until one is violated; return what was."""
-    for seed in range(SEEDS_MAX):
-        try:
-            make(seed).go()
-        except ViolationError as violation:
-            return violation.what
-    pytest.fail(f"{SEEDS_MAX} seeds did not find it")
 
 
 class BlindAppender(Appender):
@@ -241,7 +230,7 @@ def _with(
     hub_cores.continuity = continuity or hub_cores.continuity
     hub_cores.repair = repair or hub_cores.repair
     hub_cores.reads_anew = reads_anew
-    return lambda seed: Run(seed, cores=cores, hub_cores=hub_cores, vehicle=vehicle)
+    return lambda seed: Run(seed, cores=cores, hub_cores=hub_cores, vehicle=vehicle, pushes=False)
 
 
 LOST, HOLE, REST, HEADS = "lost in silence", "passes the hole", "came to rest", "heads differ"
@@ -292,5 +281,5 @@ MUTATIONS = {
 def test_a_planted_bug_is_found(name: str) -> None:
     """The simulation finds it, by the invariant that it breaks."""
     make, expected = MUTATIONS[name]
-    what = _found(make)
+    what = found(make)
     assert any(text in what for text in expected), what

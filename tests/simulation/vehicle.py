@@ -16,6 +16,7 @@ from backhaul_codec.state.merge import HeadKey
 from backhaul_codec.wire.envelope import NO_LINK
 from tests.simulation.lane_shell import LANES, Cores, LaneShell, Ledger, Writer
 from tests.simulation.models import Appended, Message, OutModel, at_once
+from tests.simulation.pushing import Pushing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,6 +38,12 @@ if TYPE_CHECKING:
             self, vehicle: Vehicle, lane: str, epoch: int, low: int, high: int
         ) -> list[str | None] | None:
             """Return the hashes of messages that the hub holds."""
+
+        def reads(self, vehicle: Vehicle, lane: str) -> bool:
+            """Tell whether the hub reads the durable of a lane."""
+
+        def leaf_gone(self, vehicle: Vehicle) -> None:
+            """Learn that a vehicle's leaf server was started anew."""
 
         def gave_up(self, vehicle: Vehicle, lane: str, epoch: int, low: int, high: int) -> None:
             """Learn that a vehicle says of what it does not know that it is lost."""
@@ -60,6 +67,8 @@ class Book:
     by_data: dict[bytes, Message] = field(default_factory=dict)
     points: int = 0
     streams: int = 0
+    pushed: set[bytes] = field(default_factory=set)
+    """Hashes of messages that were pushed."""
 
 
 class Vehicle:
@@ -74,9 +83,15 @@ class Vehicle:
         cores: Cores,
         now_ns: int,
         hub: AskHub,
+        *,
+        pushes: bool = False,
     ) -> None:
         self.random = random
-        self._hub = hub
+        self.hub = hub
+        self._pushes = pushes
+        self.under_way: list[Message] = []
+        """Messages that were pushed, and are on the link: first the oldest."""
+        self.pushing: Pushing | None = None
         self.cores = cores
         self.faulty = True
         self.now_ns = now_ns
@@ -128,7 +143,7 @@ class Vehicle:
 
     def gave_up(self, lane: str, epoch: int, low: int, high: int) -> None:
         """Say of what nobody but this ledger could know that it is lost."""
-        self._hub.gave_up(self, lane, epoch, low, high)
+        self.hub.gave_up(self, lane, epoch, low, high)
 
     def move(self, lane: CommittedLane, verdicts: Verdicts) -> None:
         """Have messages of a former epoch go into its spare one, as `reconcile.judge` says."""
@@ -189,6 +204,8 @@ class Vehicle:
             lane.work(turns, now_s)
         if self.epochs.verdict is Verdict.OVER:
             self._open_epoch()
+        if self.pushing is not None:
+            self.pushing.look(now_s)
 
     @property
     def goes_on(self) -> bool:
@@ -198,7 +215,7 @@ class Vehicle:
     def hear_hub(self) -> bool:
         """Learn what the hub knows of epochs; return whether it has answered all."""
         for epoch in self.words.wanted():
-            answer = self._hub.known(self, epoch)
+            answer = self.hub.known(self, epoch)
             if answer is None:
                 return False
             known, ends = answer
@@ -211,7 +228,7 @@ class Vehicle:
 
     def ask_hashes(self, lane: str, epoch: int, low: int, high: int) -> list[str | None] | None:
         """Ask the hub for the hashes of messages; None: it cannot be asked now."""
-        return self._hub.hashes(self, lane, epoch, low, high)
+        return self.hub.hashes(self, lane, epoch, low, high)
 
     def restart(self) -> None:
         """Begin with what the disk holds: kill -9, and start."""
@@ -227,6 +244,7 @@ class Vehicle:
         other.own = set(self.own)
         other.machine = f"{self.random.getrandbits(64):016x}"
         other.ledger = deepcopy(self.ledger)
+        other.under_way = []
         other._outs = {name: out.copy() for name, out in self._outs.items()}
         return other
 
@@ -248,8 +266,14 @@ class Vehicle:
         self.heads = self.cores.heads()
         for key, point in self.ledger.heads.items():
             self.heads.offer(key.parent, point)
+        self.pushing = Pushing(self) if self._pushes else None
         for lane in self.lanes.values():
             lane.connect()
+
+    def push(self, message: Message) -> None:
+        """Publish a message to the hub beside OUT."""
+        self.book.pushed.add(message.own)
+        self.under_way.append(message)
 
     def restart_leaf(self, *, power_cut: bool = False) -> None:
         """Kill the leaf server; after a power cut its streams may have lost their ends."""
@@ -261,6 +285,7 @@ class Vehicle:
         for lane in self.lanes.values():
             lane.disconnect()
             lane.connect()
+        self._session()
 
     def wipe_leaf(self) -> None:
         """Lose the leaf server's whole store."""
@@ -271,6 +296,12 @@ class Vehicle:
             lane.disconnect()
             lane.resends.lost()
             lane.connect()
+        self._session()
+
+    def _session(self) -> None:
+        if self.pushing is not None:
+            self.pushing.session()
+        self.hub.leaf_gone(self)
 
     def sync_leaf(self) -> None:
         """Let the leaf's store reach the disk."""
@@ -306,6 +337,8 @@ class Vehicle:
             if id_ not in own or kept.get((m := self.book.acknowledged[id_]).place) != m.own
         }  # fmt: skip
         self.restart()
+        if whole_disk:
+            self._session()
 
     def delete_ledger(self) -> None:
         """Lose the ledger; the leaf's streams are still there."""

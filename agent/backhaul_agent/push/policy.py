@@ -107,10 +107,10 @@ class PushPolicy(PushRule):
 
     def look(self, epoch: int, lanes: Mapping[Lane, TrickleView], now_s: float) -> bool:
         """Take in the lanes while the link is up; return whether the hub is to be told something else than before."""
+        before = self.word
         if epoch != self.epoch:
             self.epoch = epoch
             self._lanes.clear()
-        before = self.word
         carried = self._rate_bytes_s * (now_s - self._looked_s) if self._looked_s is not None else 0
         self._looked_s = now_s
         for live, under_way in self._burst_bytes.items():

@@ -87,19 +87,22 @@ class Pusher:
         self._begin_anew()
         while self.enabled:
             await asyncio.sleep(LOOK_S)
-            if not self._uplink.up:
-                continue
-            before = {name for name in self._lanes if self.policy.asleep(name)}
-            views = {name: _view(lane) for name, lane in self._lanes.items()}
-            changed = self.policy.look(self._ledger.epoch, views, self._clock.monotonic_s())
-            for name, lane in self._lanes.items():
-                if name in before:
-                    await self._tend(jetstream, lane, at_once=not self.policy.asleep(name))
-            if changed:
-                self._word = self.policy.word
-                log.info("lanes_pushed", after=self._word)
-            if changed or self.policy.unsettled:
-                self._tell()
+            if self._uplink.up:
+                await self.look(jetstream)
+
+    async def look(self, jetstream: JetStream) -> None:
+        """Look at the lanes once, while the link is up: see to durables, and tell the hub any new word."""
+        before = {name for name in self._lanes if self.policy.asleep(name)}
+        views = {name: _view(lane) for name, lane in self._lanes.items()}
+        changed = self.policy.look(self._ledger.epoch, views, self._clock.monotonic_s())
+        for name, lane in self._lanes.items():
+            if name in before:
+                await self._tend(jetstream, lane, at_once=not self.policy.asleep(name))
+        if changed:
+            self._word = self.policy.word
+            log.info("lanes_pushed", after=self._word)
+        if changed or self.policy.unsettled:
+            self._tell()
 
     async def _tend(self, jetstream: JetStream, lane: Lane, *, at_once: bool) -> None:
         """Have a durable that nobody reads go on after the messages that the hub has confirmed.

@@ -27,7 +27,10 @@ from backhaul_agent.ledger.sequence_offsets import OffsetStep, Steps
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-BUCKET_BYTES = 64 * 1024  # how finely bytes that the hub has not confirmed are remembered
+BUCKET_BYTES = (
+    64 * 1024
+)  # how finely bytes that the hub has not confirmed are remembered, at the coarsest
+BUCKETS = 64  # and by so many parts of them: a few messages each by itself, as a lane that is pushed goes by their bytes
 
 
 class AppenderState(StrEnum):
@@ -376,6 +379,7 @@ class Appender:
 
     def _count(self, seq: int, size: int) -> None:
         self.outstanding_bytes += size
-        if self._buckets and self._buckets[-1][1] < BUCKET_BYTES:
+        fineness = min(BUCKET_BYTES, self.outstanding_bytes // BUCKETS)
+        if self._buckets and self._buckets[-1][1] < fineness:
             size += self._buckets.pop()[1]
         self._buckets.append((seq, size))

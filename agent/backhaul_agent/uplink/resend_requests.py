@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from backhaul_runtime.clock import Clock
 
 FLOW_S = 0.25  # between looks at how much the hub has taken, while a run waits for that
+LAND_S = 5.0  # the same, while copies are on their way alone: until they have landed their lane is not pushed
 RETRY_S = 1.0
 RECEIPTS_MAX = 256  # in one answer; the hub asks again for what is left
 LOST = "ledger lost"
@@ -116,19 +117,24 @@ class Holes:
         trouble = Trouble(log, "resend_request_waits", *kinds, wait_s=RETRY_S, lane=self._lane)
         while True:
             try:
-                async with asyncio.timeout(FLOW_S if self._resends.waits_for_flow else None):
+                async with asyncio.timeout(self._look_again_s()):
                     await self._asked.wait()
             except TimeoutError:
                 pass
             self._asked.clear()
             async with trouble:
-                if self._resends.waits_for_flow or self._ask is not None:
+                if self._resends.flying or self._ask is not None:
                     self._resends.flowed(await out.taken(durable), self._clock.monotonic_s())
                     self._wake_lane()
                 if self._ask is not None:
                     await self._answer(out, self._ask)
             if trouble.now:
                 self._asked.set()
+
+    def _look_again_s(self) -> float | None:
+        if self._resends.waits_for_flow:
+            return FLOW_S
+        return LAND_S if self._resends.flying else None
 
     def look(self) -> None:
         """Look again, because the lane runs again or has begun a run."""

@@ -1,0 +1,26 @@
+"""Looking for a seed that finds a planted bug."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.simulation.run import ViolationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.simulation.run import Run
+
+SEEDS_MAX = 400
+
+
+def found(make: Callable[[int], Run]) -> str:
+    """Run seed after seed until one is violated; return what was."""
+    for seed in range(SEEDS_MAX):
+        try:
+            make(seed).go()
+        except ViolationError as violation:
+            return violation.what
+    pytest.fail(f"{SEEDS_MAX} seeds did not find it")
