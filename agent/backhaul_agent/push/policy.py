@@ -22,8 +22,8 @@ OWED_MAX = 8
 """Messages that the hub has not confirmed of a calm lane: its watermark is told every few seconds."""
 WAIT_S_MAX = 15.0
 """For so long a lane is pushed for which the hub still waits for messages from before."""
-PATIENCE_S = 45.0
-"""A watermark that stands still for so long has its lane woken: of a trickle the hub tells one every twenty seconds."""
+PATIENCE_S = 15.0
+"""A watermark that stands still for so long has its lane woken: the hub tells one every ten seconds at least, and a slow link takes two more."""
 BEHIND_LOOKS_MAX = 2
 """A lane is behind for a moment with each message."""
 BURST_S = 2.0

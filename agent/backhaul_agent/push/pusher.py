@@ -26,7 +26,7 @@ LOOK_S = 1.0
 TEND_S = 5.0
 """How often a sleeping lane's durable is looked at and moved on, on the leaf: a link that comes back begins there."""
 OWED_BYTES_MAX = 64 * 1024
-"""What the hub may owe a word on: of a trickle its watermark comes every twenty seconds."""
+"""What the hub may owe a word on: of a trickle its watermark comes every ten seconds."""
 log = structlog.get_logger("push")
 
 

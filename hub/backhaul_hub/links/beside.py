@@ -16,8 +16,8 @@ import msgspec
 from backhaul_codec.protocol.push import WAKE
 from backhaul_codec.strict.json import JsonError, Reader
 
-WATERMARK_S_MIN = 20.0
-"""Between two watermarks of a lane; a vehicle gives a lane that it pushes up after 45 s without one."""
+WATERMARK_S_MIN = 9.0
+"""Between two watermarks of a lane; a vehicle gives a lane that it pushes up after 15 s without one."""
 WATERMARK_MESSAGES = 32
 """A watermark that is further by so many is said at once."""
 LINKED_S = 2.0
