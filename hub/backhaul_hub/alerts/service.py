@@ -23,7 +23,7 @@ from nats.errors import Error as NatsError
 from backhaul_codec.assurance.conditions import Condition
 from backhaul_hub.alert_settings import AlertsSection
 from backhaul_hub.alerts import rows
-from backhaul_hub.alerts.alert import Alert
+from backhaul_hub.alerts.alert import NAME_MAX, Alert, plain
 from backhaul_hub.alerts.book import AlertBook, Lasting
 from backhaul_hub.alerts.delivery import Delivery, MakeSender
 from backhaul_hub.alerts.plan import Notice, NoticePlan, Routes, Told
@@ -174,7 +174,7 @@ class AlertService:
             HubError: no such alert is open, or hub.db takes nothing.
         """
         now_ns = self._clock.now_ns()
-        who = question.who or _OPERATOR
+        who = plain(question.who, NAME_MAX) or _OPERATOR
         alert = self.book.acknowledge(question.id, who, question.note, now_ns)
         await self._commit()
         return self._told(alert, now_ns)
@@ -185,7 +185,7 @@ class AlertService:
         Raises:
             HubError: it is neither, or there is no such silence, or hub.db takes nothing.
         """
-        now_ns, who = self._clock.now_ns(), question.who or _OPERATOR
+        now_ns, who = self._clock.now_ns(), plain(question.who, NAME_MAX) or _OPERATOR
         if question.end is not None:
             silence = self.silences.end(question.end, who, now_ns)
         elif question.group and question.for_s is not None:

@@ -1,0 +1,87 @@
+"""Who would be told what, and when, in words. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from backhaul_hub.alerts.alert import Alert, AlertKey, alert_id
+from backhaul_hub.alerts.plan import Routes, Rule, Told
+from backhaul_hub.alerts.silences import Silences
+
+NOBODY_FITS = "nobody: no route fits"
+
+
+class Prospect(NamedTuple):
+    """What awaits an alert."""
+
+    alert: Alert
+    nobody: str
+    """Why nobody is told for now; empty: somebody is."""
+    channels: dict[str, str]
+    """What is told over each channel, and when."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it for programs."""
+        told = {"nobody": self.nobody, "channels": self.channels}
+        return {"alert": self.alert.to_json(), **told}
+
+
+def made_up(key: AlertKey, severity: Any, now_ns: int) -> Alert:
+    """Return an alert that is not there, as if it had been raised now."""
+    text = "an alert that is not there"
+    return Alert(alert_id(key, now_ns), key, severity, text, "", now_ns, now_ns, now_ns)
+
+
+def prospect(
+    alert: Alert, routes: Routes, silences: Silences, told: Mapping[str, Told], now_ns: int
+) -> Prospect:
+    """Return what awaits an open alert by routes and silences as they are.
+
+    Args:
+        alert: an open one.
+        routes: of hub.toml.
+        silences: all that hold.
+        told: what channels were told of it.
+        now_ns: ns since the Unix epoch.
+    """
+    rules = routes.of(alert)
+    places = routes.places(alert.key.device)
+    nobody = ""
+    if not rules:
+        nobody = NOBODY_FITS
+    elif alert.acked_ns:
+        nobody = f"nobody until it is over: {alert.acked_by} takes care of it"
+    elif until_ns := silences.until(alert, places, now_ns):
+        nobody = f"nobody for {_span(until_ns - now_ns)}: it is silenced"
+    found = {
+        channel: _words(alert, rule, told.get(channel), now_ns) for channel, rule in rules.items()
+    }
+    return Prospect(alert, nobody, found)
+
+
+def _words(alert: Alert, rule: Rule, told: Told | None, now_ns: int) -> str:
+    parts = []
+    if told is not None:
+        parts.append(f"was told {told.times} times")
+        if rule.repeat_ns:
+            parts.append(f"again {_at(told.last_ns + rule.repeat_ns, now_ns)}")
+    else:
+        parts.append(f"is told {_at(alert.heard_ns + rule.hold_ns, now_ns)}")
+        if rule.repeat_ns:
+            parts.append(f"again every {_span(rule.repeat_ns)}")
+    if rule.recovery:
+        parts.append("and when it is over")
+    return ", ".join(parts)
+
+
+def _at(at_ns: int, now_ns: int) -> str:
+    return f"in {_span(at_ns - now_ns)}" if at_ns > now_ns else "now"
+
+
+def _span(span_ns: int) -> str:
+    seconds = max(0, round(span_ns / 1e9))
+    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size or (seconds and seconds % size == 0):
+            return f"{seconds / size:.4g} {unit}"
+    return f"{seconds} s"
