@@ -227,10 +227,10 @@ def test_a_channel_that_is_new_hears_of_what_is_open() -> None:
     assert again.at(9, hot) == ["b raised too-hot"]
 
 
-def test_ten_thousand_alerts_cost_nothing_while_nothing_is_due() -> None:
+def test_a_thousand_alerts_cost_nothing_while_nothing_is_due() -> None:
     office = Office(ALL | {"repeat_s": HOUR * 1.0, "hold_s": 0.0})
-    some = [alert(HOT._replace(device=f"V-{number}")) for number in range(10_000)]
-    assert len(office.at(0, *some)) == 10_000
+    some = [alert(HOT._replace(device=f"V-{number}")) for number in range(1000)]
+    assert len(office.at(0, *some)) == 1000
     looked = []
     office.plan._step = lambda *each: looked.append(each)  # type: ignore[method-assign,assignment,return-value]
     assert office.at(HOUR - 1) == []

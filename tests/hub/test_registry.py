@@ -173,9 +173,9 @@ async def test_an_older_hub_db_is_brought_up_to_date(tmp_path: Path, version: in
             tables += ["import_epoch", "import_hour", "import_stream"]
         if "dictionary" in lacking:
             tables += ["awaited_dictionary"]
-        older = "".join(f"DROP TABLE {table};" for table in tables)
         if "alert" in lacking:
             tables += [f"alert_{name}" for name in ("told", "silence", "notice", "position")]
+        older = "".join(f"DROP TABLE {table};" for table in tables)
         if "command" not in lacking:
             older += "DROP TABLE command;" + OLDER_COMMANDS
         if "mark_chain" in lacking:

@@ -124,7 +124,8 @@ def mail(message: Message, settings: Mail, made_ns: int) -> EmailMessage:
         # All mails about one alert are one conversation.
         made["References"] = f"<{message.notices[0].alert.id}@{domain}>"
     made["Auto-Submitted"] = "auto-generated"
-    made.set_content(text(message.notices))
+    # Not every server takes eight bits.
+    made.set_content(text(message.notices), cte="quoted-printable")
     return made
 
 
