@@ -81,7 +81,11 @@ class Sender:
             url = channel.url
             post = ntfy_post(message, self._secret(channel.topic_file) or channel.topic)
         if problem := http_problem(url, secret=bool(channel.secret_files)):
-            raise ConfigError(f"its address: {problem}", hint=self._hint())
+            # Some of these problems quote the address, which may be the secret.
+            problem = "it is of no use, as https://example.org/in is" if url in problem else problem
+            raise ConfigError(
+                f"its address: {problem}", hint=self._hint(refused=url != channel.url)
+            )
         if token:
             post.headers["Authorization"] = f"Bearer {token}"
         try:
