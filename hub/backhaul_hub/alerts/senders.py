@@ -7,6 +7,7 @@ import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from backhaul_codec.strict.toml_values import url_problem
 from backhaul_hub.alert_settings import Channel, Mail, Webhook, http_problem
 from backhaul_hub.alerts.alert import plain
 from backhaul_hub.alerts.outbox import Message
@@ -81,8 +82,8 @@ class Sender:
             url = channel.url
             post = ntfy_post(message, self._secret(channel.topic_file) or channel.topic)
         if problem := http_problem(url, secret=bool(channel.secret_files)):
-            # Some of these problems quote the address, which may be the secret.
-            problem = "it is of no use, as https://example.org/in is" if url in problem else problem
+            if url_problem(url):  # its words quote the address, which may be the secret
+                problem = "it is of no use; one that is: https://example.org/in"
             raise ConfigError(
                 f"its address: {problem}", hint=self._hint(refused=url != channel.url)
             )
