@@ -145,7 +145,12 @@ async def test_a_message_whose_answer_was_not_recorded_goes_again_under_its_name
     async with hub.up() as service:
         # The control plane dies once the receiver has it, before hub.db does.
         died = asyncio.Event()
-        service.delivery._record = lambda _: died.set() or asyncio.Event().wait()  # type: ignore[assignment,func-returns-value,return-value]
+
+        async def die(_: Message) -> None:
+            died.set()
+            await asyncio.Event().wait()
+
+        service.delivery._record = die  # type: ignore[method-assign]
         await hear(service, hub, raised())
         await died.wait()
     async with hub.up(deliver=False) as service:

@@ -109,7 +109,7 @@ class MailReceiver:
         if self.answer.startswith("2"):
             assert isinstance(envelope.content, bytes)
             made = message_from_bytes(envelope.content, policy=default)
-            self.taken.append((list(envelope.rcpt_tos), made))  # type: ignore[arg-type]
+            self.taken.append((list(envelope.rcpt_tos), made))
         return self.answer
 
     def authenticate(

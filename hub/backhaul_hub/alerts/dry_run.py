@@ -82,6 +82,6 @@ def _at(at_ns: int, now_ns: int) -> str:
 def _span(span_ns: int) -> str:
     seconds = max(0, round(span_ns / 1e9))
     for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= 2 * size or (seconds and seconds % size == 0):
-            return f"{seconds / size:.4g} {unit}"
+        if seconds >= 1.5 * size or (seconds and seconds % size == 0):
+            return f"{seconds / size:.3g} {unit}"
     return f"{seconds} s"
