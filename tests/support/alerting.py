@@ -29,7 +29,13 @@ def cleared(key: AlertKey = HOT, at_s: float = 0, **more: Any) -> Word:
 
 
 def condition(code: str = "link-down", device: str = "VID-001", **more: Any) -> Condition:
-    known: dict[str, Any] = {"title": "the link is down", "hint": "look", "about": "", "detail": "", "since_ns": T0}
+    known: dict[str, Any] = {
+        "title": "the link is down",
+        "hint": "look",
+        "about": "",
+        "detail": "",
+        "since_ns": T0,
+    }
     severity = more.pop("severity", Severity.WARNING)
     return Condition(code=code, device=device, severity=severity, **known | more)
 
