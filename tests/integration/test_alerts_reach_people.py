@@ -6,16 +6,21 @@ import asyncio
 import json
 import signal
 from contextlib import AsyncExitStack
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_asyncio
+from deltalake import write_deltalake
 
 from backhaul_hub.config import load
 from backhaul_hub.enrol.add_device import DeviceSettings, create_device
 from backhaul_hub.people.credentials import add_person
 from backhaul_hub.people.identity import May, Person
 from backhaul_runtime.clock import SystemClock
+from backhaul_spark.fleet.restated import as_table
+from backhaul_spark.tables.delta import make_table
+from backhaul_spark.tables.schemas import ANOMALIES_TABLE, ROLLUPS_TABLE
 from tests.support.receivers import HttpReceiver, MailReceiver, http_receiver, mail_receiver
 from tests.support.rig.parts import HubRig, program, run_to_end
 from tests.support.waiting import until
@@ -224,3 +229,25 @@ async def test_a_change_of_an_alert_is_heard_below_the_group_alone(world: World)
         assert message.subject == f"up.plant-7.VID-001.$.alert.{said['id']}"
         assert (said["state"], said["name"]) == ("open", "too-hot")
         assert others.pending_msgs == 0
+
+
+@pytest.mark.slow
+async def test_an_anomaly_is_an_alert_once_however_often_the_job_runs(
+    world: World, tmp_path: Path
+) -> None:
+    root = str(tmp_path / "tables")
+    day = datetime.fromtimestamp(SystemClock().now_ns() / 1e9 - 86_400, UTC).date()
+    make_table(root, ROLLUPS_TABLE)
+    stuck = {"id": f"{day}:stuck:VID-001", "kind": "stuck", "device": "VID-001", "node": "cabin"}
+    row = dict.fromkeys(ANOMALIES_TABLE.schema.names) | stuck
+    row |= {"type": "temp", "key": "", "model": "", "firmware": "", "text": "sticks", "rank": 1}
+    row |= {"state": "open", "version": 1, "date": day}
+    write_deltalake(
+        make_table(root, ANOMALIES_TABLE), as_table([row], ANOMALIES_TABLE.schema), mode="append"
+    )
+    line = [program("backhaul-spark"), "anomalies", "--table-root", root]
+    for _ in range(2):
+        await run_to_end([*line, "--hub-dir", str(world.hub.directory)])
+    await until(lambda: world.pager.told() == ["raised VID-001 anomaly.stuck"])
+    found = (await world.json("alerts", "VID-001"))["alerts"]
+    assert [each["about"] for each in found if each["source"] == "anomaly"] == ["cabin.temp"]
