@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from backhaul_hub.alerts.alert import Alert, AlertKey
+from backhaul_hub.alerts.alert import AlertKey, AlertRecord
 from backhaul_hub.alerts.plan import NoticePlan, Routes, places_of
 from backhaul_hub.alerts.silences import Silences
 from backhaul_hub.errors import HubError
@@ -35,7 +35,7 @@ class Office:
             self.told,
         )
 
-    def at(self, now_s: float, *changed: Alert) -> list[str]:
+    def at(self, now_s: float, *changed: AlertRecord) -> list[str]:
         """Return what is told now, as `channel kind name`."""
         self.plan.changed(changed)
         notices, told = self.plan.due(T0 + int(now_s * S))
@@ -46,11 +46,11 @@ class Office:
 ALL = {"channels": ["a"]}
 
 
-def over(some: Alert, at_s: float) -> Alert:
+def over(some: AlertRecord, at_s: float) -> AlertRecord:
     return replace(some, ended_ns=T0 + int(at_s * S), ended_why="cleared")
 
 
-def acked(some: Alert) -> Alert:
+def acked(some: AlertRecord) -> AlertRecord:
     return replace(some, acked_ns=T0, acked_by="anna")
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from backhaul_hub.alert_settings import Mail
 from backhaul_hub.alerts.alert import AlertKey
-from backhaul_hub.alerts.outbox import Message
+from backhaul_hub.alerts.outbox import NoticeMessage
 from backhaul_hub.alerts.rendering import (
     NTFY_BYTES_MAX,
     TITLE_MAX,
@@ -30,8 +30,8 @@ MAIL = msgspec.convert(
 )
 
 
-def message(*notices: Any) -> Message:
-    return Message("0123abcd", "a", notices)
+def message(*notices: Any) -> NoticeMessage:
+    return NoticeMessage("0123abcd", "a", notices)
 
 
 def test_one_alert_is_named_in_the_title() -> None:

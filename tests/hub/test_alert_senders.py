@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 
 from backhaul_hub.alert_settings import Channel
-from backhaul_hub.alerts.outbox import Message
+from backhaul_hub.alerts.outbox import NoticeMessage
 from backhaul_hub.alerts.senders import DeliveryError, Sender
 from backhaul_hub.timestamps import utc
 from backhaul_runtime.clock import SystemClock
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.slow
-MESSAGE = Message("0123abcd", "a", [notice()])
+MESSAGE = NoticeMessage("0123abcd", "a", [notice()])
 TOKEN = "t0p-s3cret"
 
 

@@ -21,7 +21,7 @@ from tests.support.waiting import until
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from backhaul_hub.alerts.outbox import Message
+    from backhaul_hub.alerts.outbox import NoticeMessage
 
 ROUTE = {"channels": ["a"], "hold_s": 0.0}
 
@@ -43,7 +43,7 @@ class Wire:
     """What channels were given, and how they answer."""
 
     def __init__(self) -> None:
-        self.taken: list[Message] = []
+        self.taken: list[NoticeMessage] = []
         self.error = ""
         self.odd: Exception | None = None
         self.refused = ""
@@ -52,7 +52,7 @@ class Wire:
     def sender(self, *_: Any) -> Any:
         return self
 
-    async def send(self, message: Message) -> Delivered:
+    async def send(self, message: NoticeMessage) -> Delivered:
         if self.odd is not None:
             raise self.odd
         if self.error:
@@ -146,7 +146,7 @@ async def test_a_message_whose_answer_was_not_recorded_goes_again_under_its_name
         # The control plane dies once the receiver has it, before hub.db does.
         died = asyncio.Event()
 
-        async def die(_: Message) -> None:
+        async def die(message: NoticeMessage) -> None:
             died.set()
             await asyncio.Event().wait()
 

@@ -9,7 +9,7 @@ import msgspec
 
 from backhaul_codec.assurance.conditions import Condition, Severity
 from backhaul_hub.alert_settings import AlertsSection
-from backhaul_hub.alerts.alert import Alert, AlertKey, Word
+from backhaul_hub.alerts.alert import AlertKey, AlertRecord, AlertWord
 from backhaul_hub.alerts.dry_run import made_up
 from backhaul_hub.alerts.plan import Notice
 
@@ -20,12 +20,14 @@ HOT = AlertKey("rule", "VID-001", "too-hot", "")
 LINK = AlertKey("health", "VID-001", "link-down", "")
 
 
-def raised(key: AlertKey = HOT, at_s: float = 0, severity: Any = "critical", **more: Any) -> Word:
-    return Word(key, True, severity, "61 °C", "see it", T0 + int(at_s * S), **more)
+def raised(
+    key: AlertKey = HOT, at_s: float = 0, severity: Any = "critical", **more: Any
+) -> AlertWord:
+    return AlertWord(key, True, severity, "61 °C", "see it", T0 + int(at_s * S), **more)
 
 
-def cleared(key: AlertKey = HOT, at_s: float = 0, **more: Any) -> Word:
-    return Word(key, False, "critical", "cool again", "", T0 + int(at_s * S), **more)
+def cleared(key: AlertKey = HOT, at_s: float = 0, **more: Any) -> AlertWord:
+    return AlertWord(key, False, "critical", "cool again", "", T0 + int(at_s * S), **more)
 
 
 def condition(code: str = "link-down", device: str = "VID-001", **more: Any) -> Condition:
@@ -40,7 +42,9 @@ def condition(code: str = "link-down", device: str = "VID-001", **more: Any) -> 
     return Condition(code=code, device=device, severity=severity, **known | more)
 
 
-def alert(key: AlertKey = HOT, at_s: float = 0, severity: Any = "critical", **more: Any) -> Alert:
+def alert(
+    key: AlertKey = HOT, at_s: float = 0, severity: Any = "critical", **more: Any
+) -> AlertRecord:
     return replace(made_up(key, severity, T0 + int(at_s * S)), **more)
 
 

@@ -38,7 +38,7 @@ class AlertKey(NamedTuple):
     """A lane, stream, series or channel; empty: none."""
 
 
-class Word(NamedTuple):
+class AlertWord(NamedTuple):
     """What a source says of a matter: that it is wrong, or that it is over."""
 
     key: AlertKey
@@ -53,7 +53,7 @@ class Word(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Alert:
+class AlertRecord:
     """One alert. All times are ns since the Unix epoch, 0 for never."""
 
     id: str
@@ -120,7 +120,7 @@ def plain(text: str, characters_max: int) -> str:
     return f"{line[: characters_max - 1]}…" if cut else line
 
 
-def word_of_alert(event: VehicleEvent) -> Word | None:
+def word_of_alert(event: VehicleEvent) -> AlertWord | None:
     """Return what an alert of the twin job says, or an anomaly's; None where it is none."""
     data = event.said.get("data")
     if not isinstance(data, dict):
@@ -145,14 +145,14 @@ def word_of_alert(event: VehicleEvent) -> Word | None:
     if is_anomaly:
         hint = "see: backhaul-spark anomalies, and the page of that day (backhaul-spark report)"
     late = data.get("late") is True
-    return Word(key, kind == "raised", known, text, hint, event.time, late)
+    return AlertWord(key, kind == "raised", known, text, hint, event.time, late)
 
 
-def word_of_condition(condition: Condition) -> Word:
+def word_of_condition(condition: Condition) -> AlertWord:
     """Return what a condition that is shown says."""
     about = plain(condition.about, ABOUT_MAX)
     detail = f": {condition.detail}" if condition.detail else ""
-    return Word(
+    return AlertWord(
         AlertKey("health", condition.device, condition.code, about),
         True,
         _OF_CONDITION[condition.severity],

@@ -14,9 +14,9 @@ from backhaul_codec.assurance.conditions import Condition
 from backhaul_hub.alerts.alert import (
     ABOUT_MAX,
     TEXT_MAX,
-    Alert,
     AlertKey,
-    Word,
+    AlertRecord,
+    AlertWord,
     alert_id,
     plain,
     rank,
@@ -41,16 +41,16 @@ class AlertBook:
     """
 
     def __init__(self, open_max: int) -> None:
-        self.open: dict[str, Alert] = {}
+        self.open: dict[str, AlertRecord] = {}
         """By id."""
         self.beyond = 0
         self._open_max = open_max
         self._by_key: dict[AlertKey, str] = {}
         # When rules' alerts that are over ended, by the vehicles' time: a late word may come after.
         self._ended_ns: OrderedDict[AlertKey, int] = OrderedDict()
-        self._changed: dict[str, Alert] = {}
+        self._changed: dict[str, AlertRecord] = {}
 
-    def restore(self, alerts: Iterable[Alert]) -> None:
+    def restore(self, alerts: Iterable[AlertRecord]) -> None:
         """Take in what hub.db has, the oldest first: all that are open, and the newest past ones."""
         for each in alerts:
             if each.ended_ns:
@@ -59,12 +59,12 @@ class AlertBook:
                 self.open[each.id] = each
                 self._by_key[each.key] = each.id
 
-    def take_changed(self) -> list[Alert]:
+    def take_changed(self) -> list[AlertRecord]:
         """Return the alerts that are new or changed since the last call, in that order."""
         changed, self._changed = list(self._changed.values()), {}
         return changed
 
-    def hear(self, word: Word, now_ns: int) -> None:
+    def hear(self, word: AlertWord, now_ns: int) -> None:
         """Take in one word; `now_ns` is when the hub hears it."""
         known = self._by_key.get(word.key)
         if not word.raised:
@@ -116,7 +116,7 @@ class AlertBook:
             if mortal and now_ns - alert.seen_ns >= LAPSES_NS:
                 self._end(alert, now_ns, "lapsed")
 
-    def acknowledge(self, id_: str, who: str, note: str, now_ns: int) -> Alert:
+    def acknowledge(self, id_: str, who: str, note: str, now_ns: int) -> AlertRecord:
         """Record that somebody takes care of an open alert; the first who says so stands.
 
         Raises:
@@ -130,20 +130,22 @@ class AlertBook:
         note = plain(note, TEXT_MAX)
         return self._put(replace(alert, acked_ns=now_ns, acked_by=who, note=note))
 
-    def _begin(self, word: Word, now_ns: int) -> None:
+    def _begin(self, word: AlertWord, now_ns: int) -> None:
         if len(self.open) >= self._open_max:
             self.beyond += 1
             return
         id_ = alert_id(word.key, word.time_ns)
         self._by_key[word.key] = id_
         self._put(
-            Alert(
+            AlertRecord(
                 *(id_, word.key, word.severity, word.text, word.hint, word.time_ns),
                 *(now_ns, now_ns, word.late),
             )
         )
 
-    def _hear_again(self, alert: Alert, word: Word, now_ns: int, *, quietly: bool = False) -> None:
+    def _hear_again(
+        self, alert: AlertRecord, word: AlertWord, now_ns: int, *, quietly: bool = False
+    ) -> None:
         """Take in that an open alert is still so; `quietly`: figures that move are no change of it."""
         worse = rank(word.severity) > rank(alert.severity)
         if quietly and not worse:
@@ -152,7 +154,7 @@ class AlertBook:
         late = alert.late and word.late
         self._put(replace(alert, severity=severity, text=word.text, seen_ns=now_ns, late=late))
 
-    def _end(self, alert: Alert, ended_ns: int, why: str) -> None:
+    def _end(self, alert: AlertRecord, ended_ns: int, why: str) -> None:
         ended = replace(alert, ended_ns=max(ended_ns, 1), ended_why=why)
         del self.open[alert.id], self._by_key[alert.key]
         self._changed[alert.id] = ended
@@ -165,7 +167,7 @@ class AlertBook:
         while len(self._ended_ns) > _ENDS_MAX:
             self._ended_ns.popitem(last=False)
 
-    def _put(self, alert: Alert) -> Alert:
+    def _put(self, alert: AlertRecord) -> AlertRecord:
         self.open[alert.id] = self._changed[alert.id] = alert
         return alert
 

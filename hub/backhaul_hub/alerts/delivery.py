@@ -12,7 +12,7 @@ import structlog
 
 from backhaul_hub.alert_settings import AlertsSection, Channel
 from backhaul_hub.alerts import rows
-from backhaul_hub.alerts.outbox import ChannelQueue, Message
+from backhaul_hub.alerts.outbox import ChannelQueue, NoticeMessage
 from backhaul_hub.alerts.plan import Notice
 from backhaul_hub.alerts.senders import DeliveryError, Sender
 from backhaul_hub.db.store import Registry
@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 MakeSender = Callable[[str, Channel, Path, str], Sender]
 
 
-class Delivery:
+class NoticeDelivery:
     """The channels of hub.toml, each with what waits for it. Nothing of it works before `resume`.
 
     Args:
@@ -101,7 +101,7 @@ class Delivery:
         self._wake[channel].set()
         return len(queue)
 
-    def resume(self, registry: Registry, waiting: Iterable[rows.Waiting]) -> None:
+    def resume(self, registry: Registry, waiting: Iterable[rows.UnsentNotice]) -> None:
         """Take in what a former control plane has not sent, or not known to be sent."""
         self._registry = registry
         bundled: dict[tuple[str, str], list[Notice]] = {}
@@ -131,7 +131,7 @@ class Delivery:
                 async with asyncio.timeout(queue.pause_s(now_s) if len(queue) else None):
                     await wake.wait()
 
-    async def _send(self, queue: ChannelQueue, message: Message) -> None:
+    async def _send(self, queue: ChannelQueue, message: NoticeMessage) -> None:
         """Send one message, or note why it was not."""
         try:
             await self._registry.write([rows.leaving(message.id, message.notices)])
@@ -165,7 +165,7 @@ class Delivery:
                 "people_not_told", channel=queue.name, error=error, again_in_s=round(pause_s)
             )
 
-    async def _record(self, message: Message) -> None:
+    async def _record(self, message: NoticeMessage) -> None:
         """Commit that a message was sent: tried until hub.db takes it, since sending again would be telling twice."""
         trouble = Trouble(log, "sent_notice_not_recorded", HubError)
         recorded = False

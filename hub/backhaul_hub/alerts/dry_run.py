@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from backhaul_hub.alerts.alert import Alert, AlertKey, alert_id
-from backhaul_hub.alerts.plan import Routes, Rule, Told
+from backhaul_hub.alerts.alert import AlertKey, AlertRecord, alert_id
+from backhaul_hub.alerts.plan import ChannelRule, Routes, ToldSoFar
 from backhaul_hub.alerts.silences import Silences
 
 NOBODY_FITS = "nobody: no route fits"
@@ -15,7 +15,7 @@ NOBODY_FITS = "nobody: no route fits"
 class Prospect(NamedTuple):
     """What awaits an alert."""
 
-    alert: Alert
+    alert: AlertRecord
     nobody: str
     """Why nobody is told for now; empty: somebody is."""
     channels: dict[str, str]
@@ -27,14 +27,18 @@ class Prospect(NamedTuple):
         return {"alert": self.alert.to_json(), **told}
 
 
-def made_up(key: AlertKey, severity: Any, now_ns: int) -> Alert:
+def made_up(key: AlertKey, severity: Any, now_ns: int) -> AlertRecord:
     """Return an alert that is not there, as if it had been raised now."""
     text = "an alert that is not there"
-    return Alert(alert_id(key, now_ns), key, severity, text, "", now_ns, now_ns, now_ns)
+    return AlertRecord(alert_id(key, now_ns), key, severity, text, "", now_ns, now_ns, now_ns)
 
 
 def prospect(
-    alert: Alert, routes: Routes, silences: Silences, told: Mapping[str, Told], now_ns: int
+    alert: AlertRecord,
+    routes: Routes,
+    silences: Silences,
+    told: Mapping[str, ToldSoFar],
+    now_ns: int,
 ) -> Prospect:
     """Return what awaits an open alert by routes and silences as they are.
 
@@ -60,7 +64,7 @@ def prospect(
     return Prospect(alert, nobody, found)
 
 
-def _words(alert: Alert, rule: Rule, told: Told | None, now_ns: int) -> str:
+def _words(alert: AlertRecord, rule: ChannelRule, told: ToldSoFar | None, now_ns: int) -> str:
     parts = []
     if told is not None:
         parts.append(f"was told {told.times} times")

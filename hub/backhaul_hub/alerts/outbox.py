@@ -17,7 +17,7 @@ BUNDLE_MAX = 100
 BACKOFF_S, BACKOFF_S_MAX = 5.0, 900.0
 
 
-class Message(NamedTuple):
+class NoticeMessage(NamedTuple):
     """What goes over a channel at once."""
 
     id: str
@@ -44,7 +44,7 @@ class ChannelQueue:
         self._chance = chance
         self._waiting: dict[str, Notice] = {}
         self._of_alert: dict[str, int] = {}
-        self._message: Message | None = None
+        self._message: NoticeMessage | None = None
         self._next_s = 0.0
 
     def __len__(self) -> int:
@@ -64,7 +64,7 @@ class ChannelQueue:
 
     def resume(self, message: str, notices: Sequence[Notice]) -> None:
         """Take in the message that may have left before a restart; its notices are among those that wait."""
-        self._message = Message(message, self.name, notices)
+        self._message = NoticeMessage(message, self.name, notices)
 
     def waits(self, alert: str) -> bool:
         """Tell whether something of an alert (id) waits."""
@@ -74,13 +74,13 @@ class ChannelQueue:
         """Return the seconds until the next attempt; 0: now. `now_s` is monotonic."""
         return max(0.0, self._next_s - now_s)
 
-    def next(self, now_s: float) -> Message | None:
+    def next(self, now_s: float) -> NoticeMessage | None:
         """Return the message to send now; None: nothing is, or not yet. It stays the same until it is sent."""
         if not self._waiting or now_s < self._next_s:
             return None
         if self._message is None:
             notices = self.waiting[:BUNDLE_MAX]
-            self._message = Message(message_id(notices), self.name, notices)
+            self._message = NoticeMessage(message_id(notices), self.name, notices)
         return self._message
 
     def retry(self) -> None:

@@ -15,14 +15,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from backhaul_hub.alert_settings import AlertsSection, Route
-from backhaul_hub.alerts.alert import Alert, rank
+from backhaul_hub.alerts.alert import AlertRecord, rank
 from backhaul_hub.alerts.silences import Silences, fits
 from backhaul_hub.device import FLEET
 
 NoticeKind = Literal["raised", "repeated", "over"]
 
 
-class Told(NamedTuple):
+class ToldSoFar(NamedTuple):
     """What a channel was told of an alert."""
 
     times: int
@@ -38,7 +38,7 @@ class Notice(NamedTuple):
     """The same however often it is made: a receiver may know it by that."""
     channel: str
     kind: NoticeKind
-    alert: Alert
+    alert: AlertRecord
     made_ns: int
 
 
@@ -50,7 +50,7 @@ class Step(NamedTuple):
     """0: only once it changes."""
 
 
-class Rule(NamedTuple):
+class ChannelRule(NamedTuple):
     """A route to one channel, with the settings that hold for it."""
 
     hold_ns: int
@@ -69,10 +69,10 @@ class Routes:
         self._settings = settings
         self.places = places
 
-    def of(self, alert: Alert) -> dict[str, Rule]:
+    def of(self, alert: AlertRecord) -> dict[str, ChannelRule]:
         """Return the channels that an alert goes over; the first route that fits decides for a channel."""
         places = self.places(alert.key.device)
-        found: dict[str, Rule] = {}
+        found: dict[str, ChannelRule] = {}
         for route in self._settings.routes:
             if not _fits(route, alert, places):
                 continue
@@ -80,14 +80,14 @@ class Routes:
                 found.setdefault(channel, self._rule(route))
         return found
 
-    def _rule(self, route: Route) -> Rule:
+    def _rule(self, route: Route) -> ChannelRule:
         settings = self._settings
         hold_s = settings.hold_s if route.hold_s is None else route.hold_s
         repeat_s = settings.repeat_s if route.repeat_s is None else route.repeat_s
-        return Rule(int(hold_s * 1e9), int(repeat_s * 1e9), route.recovery)
+        return ChannelRule(int(hold_s * 1e9), int(repeat_s * 1e9), route.recovery)
 
 
-def _fits(route: Route, alert: Alert, places: Collection[str]) -> bool:
+def _fits(route: Route, alert: AlertRecord, places: Collection[str]) -> bool:
     key = alert.key
     return (
         rank(route.severity) <= rank(alert.severity)
@@ -98,9 +98,9 @@ def _fits(route: Route, alert: Alert, places: Collection[str]) -> bool:
 
 
 def step(
-    alert: Alert,
-    rules: Mapping[str, Rule],
-    told: dict[str, Told],
+    alert: AlertRecord,
+    rules: Mapping[str, ChannelRule],
+    told: dict[str, ToldSoFar],
     silent_until_ns: int,
     now_ns: int,
 ) -> Step:
@@ -127,7 +127,7 @@ def step(
         return Step([], silent_until_ns)
     notices, later = [], []
     for channel, rule in rules.items():
-        before = told.get(channel, Told(0, 0))
+        before = told.get(channel, ToldSoFar(0, 0))
         due_ns = before.last_ns + rule.repeat_ns if before.times else alert.heard_ns + rule.hold_ns
         if before.times and not rule.repeat_ns:
             continue
@@ -136,13 +136,13 @@ def step(
             continue
         kind: NoticeKind = "repeated" if before.times else "raised"
         notices.append(_notice(alert, channel, kind, before.times, now_ns))
-        told[channel] = Told(before.times + 1, now_ns)
+        told[channel] = ToldSoFar(before.times + 1, now_ns)
         if rule.repeat_ns:
             later.append(now_ns + rule.repeat_ns)
     return Step(notices, min(later, default=0))
 
 
-def _notice(alert: Alert, channel: str, kind: NoticeKind, number: int, now_ns: int) -> Notice:
+def _notice(alert: AlertRecord, channel: str, kind: NoticeKind, number: int, now_ns: int) -> Notice:
     name = "over" if kind == "over" else f"{number + 1}"
     return Notice(f"{alert.id}.{name}.{channel}", channel, kind, alert, now_ns)
 
@@ -159,17 +159,17 @@ class NoticePlan:
         routes: Routes,
         silences: Silences,
         waits: Callable[[str, str], bool],
-        told: Mapping[str, dict[str, Told]],
+        told: Mapping[str, dict[str, ToldSoFar]],
     ) -> None:
         self._routes = routes
         self._silences = silences
         self._waits = waits
         self._told = dict(told)
-        self._alerts: dict[str, Alert] = {}
+        self._alerts: dict[str, AlertRecord] = {}
         self._due: list[tuple[int, str]] = []
         self._next_ns: dict[str, int] = {}
 
-    def changed(self, alerts: Iterable[Alert]) -> None:
+    def changed(self, alerts: Iterable[AlertRecord]) -> None:
         """Take in alerts that are new, changed or over: each is looked at next."""
         for each in alerts:
             self._alerts[each.id] = each
@@ -180,13 +180,13 @@ class NoticePlan:
         for id_ in self._alerts:
             self._look_at(id_, 0)
 
-    def due(self, now_ns: int) -> tuple[list[Notice], dict[str, dict[str, Told]]]:
+    def due(self, now_ns: int) -> tuple[list[Notice], dict[str, dict[str, ToldSoFar]]]:
         """Return the notices that are due, and what is told of their alerts with them.
 
         Of an alert that is over nothing is told any more, so an empty mapping stands for it.
         """
         notices: list[Notice] = []
-        told: dict[str, dict[str, Told]] = {}
+        told: dict[str, dict[str, ToldSoFar]] = {}
         while self._due and self._due[0][0] <= now_ns:
             due_ns, id_ = heapq.heappop(self._due)
             if self._next_ns.get(id_) != due_ns:
@@ -206,7 +206,7 @@ class NoticePlan:
                 self._look_at(id_, found.next_ns)
         return notices, told
 
-    def _step(self, alert: Alert, told: dict[str, Told], now_ns: int) -> Step:
+    def _step(self, alert: AlertRecord, told: dict[str, ToldSoFar], now_ns: int) -> Step:
         places = self._routes.places(alert.key.device)
         silent_ns = self._silences.until(alert, places, now_ns)
         rules = self._routes.of(alert)

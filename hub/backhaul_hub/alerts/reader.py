@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from nats.aio.client import Client
 
-from backhaul_hub.alerts.alert import Word, word_of_alert
+from backhaul_hub.alerts.alert import AlertWord, word_of_alert
 from backhaul_hub.alerts.rows import Position
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.nats.stream_reader import StoredReader
@@ -39,7 +39,7 @@ class AlertReader:
         self._subject = f"fleet.{self.env}.veh.*.evt.{ALERT}.>"
         self._looked_s: float | None = None
 
-    async def read(self) -> tuple[list[Word], Position | None]:
+    async def read(self) -> tuple[list[AlertWord], Position | None]:
         """Return the next words, and the position behind them: hub.db gets both at once, or neither.
 
         The position is None where nothing was read; it is the same as before only where all is read.

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from backhaul_hub.alert_settings import SEVERITIES, Mail
 from backhaul_hub.alerts.alert import rank
-from backhaul_hub.alerts.outbox import Message
+from backhaul_hub.alerts.outbox import NoticeMessage
 from backhaul_hub.alerts.plan import Notice
 from backhaul_hub.timestamps import rfc3339
 
@@ -58,7 +58,7 @@ def text(notices: Sequence[Notice]) -> str:
     return "\n".join("\n".join(_lines(each)) for each in _worst_first(notices)) + "\n"
 
 
-def webhook_post(message: Message, env: str, key: bytes = b"") -> Post:
+def webhook_post(message: NoticeMessage, env: str, key: bytes = b"") -> Post:
     """Return the request for a webhook.
 
     Args:
@@ -91,7 +91,7 @@ def webhook_post(message: Message, env: str, key: bytes = b"") -> Post:
     return Post(headers, body)
 
 
-def ntfy_post(message: Message, topic: str) -> Post:
+def ntfy_post(message: NoticeMessage, topic: str) -> Post:
     """Return the request for an ntfy server: JSON to its root."""
     notices = message.notices
     body = text(notices).strip()
@@ -111,7 +111,7 @@ def ntfy_post(message: Message, topic: str) -> Post:
     return Post(headers, json.dumps(said).encode())
 
 
-def mail(message: Message, settings: Mail, made_ns: int) -> EmailMessage:
+def mail(message: NoticeMessage, settings: Mail, made_ns: int) -> EmailMessage:
     """Return a mail of plain text; `made_ns` is its date, the same however often it is sent."""
     made = EmailMessage(policy=SMTP)
     local, _, domain = settings.sender.rpartition("@")

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from backhaul_hub.alert_settings import AlertsSection
-from backhaul_hub.alerts.alert import Alert, AlertKey
-from backhaul_hub.alerts.plan import Notice, Told
-from backhaul_hub.alerts.silences import Silence
+from backhaul_hub.alerts.alert import AlertKey, AlertRecord
+from backhaul_hub.alerts.plan import Notice, ToldSoFar
+from backhaul_hub.alerts.silences import AlertSilence
 from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.store import Registry
 from backhaul_hub.questions import AlertsQuestion
@@ -33,14 +33,14 @@ class Position(NamedTuple):
     seq: int
 
 
-class Waiting(NamedTuple):
+class UnsentNotice(NamedTuple):
     """A notice that was not sent, and the message that it was put into; empty: into none yet."""
 
     notice: Notice
     message: str
 
 
-def alert_changes(alerts: Iterable[Alert]) -> list[RowChange]:
+def alert_changes(alerts: Iterable[AlertRecord]) -> list[RowChange]:
     """Return the statements that write alerts."""
     rows = [
         (
@@ -62,7 +62,7 @@ def alert_changes(alerts: Iterable[Alert]) -> list[RowChange]:
     return [RowChange(f"INSERT OR REPLACE INTO alert VALUES ({marks})", rows)] if rows else []  # noqa: S608
 
 
-def told_changes(told: Mapping[str, Mapping[str, Told]]) -> list[RowChange]:
+def told_changes(told: Mapping[str, Mapping[str, ToldSoFar]]) -> list[RowChange]:
     """Return the statements that write what was told of alerts, by id and channel; of none: nothing any more."""
     if not told:
         return []
@@ -74,7 +74,7 @@ def told_changes(told: Mapping[str, Mapping[str, Told]]) -> list[RowChange]:
     ]
 
 
-def silence_changes(silences: Iterable[Silence]) -> list[RowChange]:
+def silence_changes(silences: Iterable[AlertSilence]) -> list[RowChange]:
     """Return the statements that write silences."""
     rows = [
         (
@@ -136,7 +136,7 @@ def forget_changes(settings: AlertsSection, now_ns: int) -> list[RowChange]:
     ]
 
 
-async def known_alerts(registry: Registry) -> list[Alert]:
+async def known_alerts(registry: Registry) -> list[AlertRecord]:
     """Return the alerts that are open, after the newest past ones of rules. Raises: RegistryError."""
     recent = await registry.fetch(
         f"SELECT {_ALERT} FROM alert WHERE ended_ns > 0 AND source = 'rule'"  # noqa: S608 - names of ours
@@ -149,7 +149,7 @@ async def known_alerts(registry: Registry) -> list[Alert]:
 
 async def listed(
     registry: Registry, question: AlertsQuestion, devices: Sequence[str] | None
-) -> list[Alert]:
+) -> list[AlertRecord]:
     """Return alerts, the newest first, past ones only where they are asked for.
 
     Args:
@@ -179,28 +179,29 @@ async def listed(
     return [_alert(row) for row in rows]
 
 
-async def told_of(registry: Registry) -> dict[str, dict[str, Told]]:
+async def told_of(registry: Registry) -> dict[str, dict[str, ToldSoFar]]:
     """Return what was told of alerts, by id and channel. Raises: RegistryError."""
-    found: dict[str, dict[str, Told]] = {}
+    found: dict[str, dict[str, ToldSoFar]] = {}
     for id_, channel, count, last_ns in await registry.fetch("SELECT * FROM alert_told"):
-        found.setdefault(id_, {})[channel] = Told(count, last_ns)
+        found.setdefault(id_, {})[channel] = ToldSoFar(count, last_ns)
     return found
 
 
-async def silences(registry: Registry) -> list[Silence]:
+async def silences(registry: Registry) -> list[AlertSilence]:
     """Return all silences, by id. Raises: RegistryError."""
     return [
-        Silence(*row) for row in await registry.fetch("SELECT * FROM alert_silence ORDER BY id")
+        AlertSilence(*row)
+        for row in await registry.fetch("SELECT * FROM alert_silence ORDER BY id")
     ]
 
 
-async def waiting(registry: Registry) -> list[Waiting]:
+async def waiting(registry: Registry) -> list[UnsentNotice]:
     """Return the notices that were not sent, the oldest first. Raises: RegistryError."""
     rows = await registry.fetch(
         "SELECT id, channel, kind, alert, made_ns, message FROM alert_notice WHERE sent_ns = 0 ORDER BY number"
     )
     return [
-        Waiting(Notice(id_, channel, kind, _unpacked(alert), made_ns), message)
+        UnsentNotice(Notice(id_, channel, kind, _unpacked(alert), made_ns), message)
         for id_, channel, kind, alert, made_ns, message in rows
     ]
 
@@ -222,15 +223,15 @@ async def position_of(registry: Registry, stream: str) -> Position | None:
     return Position(*rows[0]) if rows else None
 
 
-def _alert(row: Sequence[Any]) -> Alert:
+def _alert(row: Sequence[Any]) -> AlertRecord:
     id_, source, device, name, about, severity, text, hint, since, heard, seen, late, *rest = row
     key = AlertKey(source, device, name, about)
-    return Alert(id_, key, severity, text, hint, since, heard, seen, bool(late), *rest)
+    return AlertRecord(id_, key, severity, text, hint, since, heard, seen, bool(late), *rest)
 
 
-def _packed(alert: Alert) -> str:
+def _packed(alert: AlertRecord) -> str:
     return msgspec.json.encode(alert).decode()
 
 
-def _unpacked(text: str) -> Alert:
-    return msgspec.json.decode(text, type=Alert)
+def _unpacked(text: str) -> AlertRecord:
+    return msgspec.json.decode(text, type=AlertRecord)

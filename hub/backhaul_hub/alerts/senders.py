@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from backhaul_codec.strict.toml_values import url_problem
 from backhaul_hub.alert_settings import Channel, Mail, Webhook, http_problem
 from backhaul_hub.alerts.alert import plain
-from backhaul_hub.alerts.outbox import Message
+from backhaul_hub.alerts.outbox import NoticeMessage
 from backhaul_hub.alerts.rendering import Post, mail, ntfy_post, webhook_post
 from backhaul_hub.alerts.secret_files import read_secret
 from backhaul_hub.errors import ConfigError, HubError
@@ -52,7 +52,7 @@ class Sender:
         self._directory = directory
         self._env = env
 
-    async def send(self, message: Message) -> Delivered:
+    async def send(self, message: NoticeMessage) -> Delivered:
         """Send a message, and return once the receiver has taken it.
 
         Raises:
@@ -70,7 +70,7 @@ class Sender:
                 f"no answer within {self._channel.timeout_s:g} s", hint=self._hint()
             ) from None
 
-    async def _post(self, channel: Channel, message: Message) -> Delivered:
+    async def _post(self, channel: Channel, message: NoticeMessage) -> Delivered:
         import aiohttp
 
         assert not isinstance(channel, Mail)
@@ -117,7 +117,7 @@ class Sender:
                 after_s=_seconds(answer.headers),
             )
 
-    async def _mail(self, channel: Mail, message: Message) -> Delivered:
+    async def _mail(self, channel: Mail, message: NoticeMessage) -> Delivered:
         import aiosmtplib
 
         password = self._secret(channel.password_file)

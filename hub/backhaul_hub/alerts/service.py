@@ -23,13 +23,13 @@ from nats.errors import Error as NatsError
 from backhaul_codec.assurance.conditions import Condition
 from backhaul_hub.alert_settings import AlertsSection
 from backhaul_hub.alerts import rows
-from backhaul_hub.alerts.alert import NAME_MAX, Alert, plain
+from backhaul_hub.alerts.alert import NAME_MAX, AlertRecord, plain
 from backhaul_hub.alerts.book import AlertBook, Lasting
-from backhaul_hub.alerts.delivery import Delivery, MakeSender
-from backhaul_hub.alerts.plan import Notice, NoticePlan, Routes, Told
+from backhaul_hub.alerts.delivery import MakeSender, NoticeDelivery
+from backhaul_hub.alerts.plan import Notice, NoticePlan, Routes, ToldSoFar
 from backhaul_hub.alerts.reader import BATCH, AlertReader
 from backhaul_hub.alerts.senders import Sender
-from backhaul_hub.alerts.silences import Silence, Silences
+from backhaul_hub.alerts.silences import AlertSilence, Silences
 from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import HubError
 from backhaul_hub.nats.jetstream import JetStreamApi
@@ -63,9 +63,9 @@ class HealthLook(NamedTuple):
 class _Unwritten:
     """What hub.db has not got yet; after a failed commit it goes with the next."""
 
-    alerts: dict[str, Alert] = field(default_factory=dict)
-    silences: dict[int, Silence] = field(default_factory=dict)
-    told: dict[str, Mapping[str, Told]] = field(default_factory=dict)
+    alerts: dict[str, AlertRecord] = field(default_factory=dict)
+    silences: dict[int, AlertSilence] = field(default_factory=dict)
+    told: dict[str, Mapping[str, ToldSoFar]] = field(default_factory=dict)
     notices: list[Notice] = field(default_factory=list)
     position: rows.Position | None = None
     """How far TWIN_EVENTS is read."""
@@ -94,7 +94,7 @@ class AlertService:
         *,
         places: Callable[[str], Collection[str]],
         health: Callable[[], HealthLook],
-        tell: Callable[[Alert], None],
+        tell: Callable[[AlertRecord], None],
         chance: Callable[[], float],
         sender: MakeSender = Sender,
     ) -> None:
@@ -106,7 +106,7 @@ class AlertService:
         self._tell = tell
         self.book = AlertBook(settings.rows_max)
         self.silences = Silences()
-        self.delivery = Delivery(settings, directory, env, clock, chance, sender)
+        self.delivery = NoticeDelivery(settings, directory, env, clock, chance, sender)
         self._unwritten = _Unwritten()
         self._committing = asyncio.Lock()
         self._looked_ns = 0
@@ -219,7 +219,7 @@ class AlertService:
         now = self.silences.now(self._clock.now_ns())
         return next((each.place for each in now if each.id == silence), None)
 
-    def _told(self, alert: Alert, now_ns: int) -> dict[str, Any]:
+    def _told(self, alert: AlertRecord, now_ns: int) -> dict[str, Any]:
         said = alert.to_json()
         if alert.ended_ns:
             return said | {"silent_until_ns": None}

@@ -16,7 +16,7 @@ import msgspec
 from backhaul_codec import CodecError, decode
 from backhaul_codec.kinds import REPORT
 from backhaul_codec.subjects import encode_token
-from backhaul_hub.alerts.alert import Alert
+from backhaul_hub.alerts.alert import AlertRecord
 from backhaul_hub.broadcast.points import WAITING_MAX, Told
 from backhaul_hub.commands.command import Command
 from backhaul_hub.continuity.examine import Examined
@@ -45,7 +45,7 @@ def told_document(device: str, part: str, revision: Revision, ancestors: Iterabl
     return _told(device, SHADOW, part, said, ancestors)
 
 
-def told_alert(alert: Alert, ancestors: Iterable[str]) -> Told:
+def told_alert(alert: AlertRecord, ancestors: Iterable[str]) -> Told:
     """Return the messages for an alert that is new, changed or over; one of no vehicle is the fleet's."""
     return _told(alert.key.device or FLEET, ALERT, alert.id, alert.to_json(), ancestors)
 

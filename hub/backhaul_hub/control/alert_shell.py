@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from backhaul_hub.alerts.alert import Alert
+from backhaul_hub.alerts.alert import AlertRecord
 from backhaul_hub.alerts.plan import places_of
 from backhaul_hub.alerts.service import AlertService, HealthLook
 from backhaul_hub.broadcast.events import told_alert
@@ -43,6 +43,6 @@ class AlertShell(Subsystem):
         """Return the looking, and the telling of people."""
         return self.service.tasks()
 
-    def _tell(self, alert: Alert) -> None:
+    def _tell(self, alert: AlertRecord) -> None:
         ancestors = self._sync.ancestors(alert.key.device or FLEET)
         self._sync.tell_live([told_alert(alert, ancestors)])

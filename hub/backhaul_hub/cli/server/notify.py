@@ -12,9 +12,9 @@ import click
 from backhaul_codec.state.point_text import shown
 from backhaul_hub.alert_settings import SEVERITIES, AlertsSection, Severity
 from backhaul_hub.alerts import rows
-from backhaul_hub.alerts.alert import Alert, AlertKey
+from backhaul_hub.alerts.alert import AlertKey, AlertRecord
 from backhaul_hub.alerts.dry_run import Prospect, made_up, prospect
-from backhaul_hub.alerts.outbox import Message
+from backhaul_hub.alerts.outbox import NoticeMessage
 from backhaul_hub.alerts.plan import Notice, Routes, places_of
 from backhaul_hub.alerts.senders import Sender
 from backhaul_hub.alerts.silences import Silences
@@ -59,7 +59,7 @@ def dry_run(
     Nothing is sent and nothing is written; the control plane need not run.
     """
     now_ns = SystemClock().now_ns()
-    asked: Alert | None = None
+    asked: AlertRecord | None = None
     if any(each is not None for each in (device, severity, name, source)):
         key = AlertKey(source or ("rule" if device else "health"), device or "", name or "NAME", "")
         asked = made_up(key, severity or "critical", now_ns)
@@ -88,7 +88,7 @@ def test(channel: str, directory: Path) -> None:
     alert = made_up(key, "info", now_ns)
     notice = Notice(f"{alert.id}.test.{channel}", channel, "raised", alert, now_ns)
     sender = Sender(channel, settings, directory, config.twin.env)
-    delivered = asyncio.run(sender.send(Message(secrets.token_hex(16), channel, [notice])))
+    delivered = asyncio.run(sender.send(NoticeMessage(secrets.token_hex(16), channel, [notice])))
     click.echo(f"{channel} has taken it")
     if delivered.refused:
         raise HubError(f"but not for all: {delivered.refused}")
@@ -101,7 +101,7 @@ def test(channel: str, directory: Path) -> None:
 
 
 async def _prospects(
-    directory: Path, settings: AlertsSection, asked: Alert | None, now_ns: int
+    directory: Path, settings: AlertsSection, asked: AlertRecord | None, now_ns: int
 ) -> list[Prospect]:
     async with await Registry.open_existing(directory / "hub.db") as registry:
         tree = await tree_above(registry)
