@@ -113,7 +113,7 @@ class Route(_Section, frozen=True):
 
 
 class AlertsSection(_Section, frozen=True):
-    """What is remembered of alerts, and who is told (docs/alerts.md)."""
+    """The memory of alerts, and the ways to people (docs/alerts.md)."""
 
     hold_s: Annotated[float, Meta(ge=0, le=7 * 86_400)] = 60.0
     """Of a route that says nothing else: an alert that is over sooner is told nobody."""

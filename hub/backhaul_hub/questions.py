@@ -132,7 +132,7 @@ class Acknowledge(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class SilenceQuestion(msgspec.Struct, forbid_unknown_fields=True):
-    """Have nobody told for a time: of what is below a group or device, of some rule or condition alone (* for any).
+    """Have nobody told for a time: of alerts below a group or device, of some rule or condition alone (* for any).
 
     With `end` a silence of this number ends now.
     """

@@ -39,7 +39,7 @@ class AlertKey(NamedTuple):
 
 
 class AlertWord(NamedTuple):
-    """What a source says of a matter: that it is wrong, or that it is over."""
+    """A source's word on a matter: that it is wrong, or that it is over."""
 
     key: AlertKey
     raised: bool
@@ -109,7 +109,7 @@ def rank(severity: Severity) -> int:
 def plain(text: str, characters_max: int) -> str:
     """Return somebody else's text as part of a line, of bounded length.
 
-    Whatever ends a line, steers a terminal or turns the order of letters becomes a space: an alert's text goes
+    Each character that ends a line, steers a terminal or turns the order of letters becomes a space: an alert's text goes
     into subjects of mails and titles on phones.
     """
     # Bounded before it is looked at: each character costs.
@@ -121,7 +121,7 @@ def plain(text: str, characters_max: int) -> str:
 
 
 def word_of_alert(event: VehicleEvent) -> AlertWord | None:
-    """Return what an alert of the twin job says, or an anomaly's; None where it is none."""
+    """Return the word of an alert of the twin job, or of an anomaly; None where it is none."""
     data = event.said.get("data")
     if not isinstance(data, dict):
         return None
@@ -149,7 +149,7 @@ def word_of_alert(event: VehicleEvent) -> AlertWord | None:
 
 
 def word_of_condition(condition: Condition) -> AlertWord:
-    """Return what a condition that is shown says."""
+    """Return the word of a condition that is shown."""
     about = plain(condition.about, ABOUT_MAX)
     detail = f": {condition.detail}" if condition.detail else ""
     return AlertWord(

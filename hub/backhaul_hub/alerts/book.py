@@ -1,4 +1,4 @@
-"""Which alerts are open, and how each came and went. Pure.
+"""The open alerts, and how each came and went. Pure.
 
 A rule's alert is open from `raised` to `cleared`. A condition's is open while the hub's health finds it, also while
 another one hides it. An anomaly's, and one that came late, lapses where nothing is heard of it for long.
@@ -51,7 +51,7 @@ class AlertBook:
         self._changed: dict[str, AlertRecord] = {}
 
     def restore(self, alerts: Iterable[AlertRecord]) -> None:
-        """Take in what hub.db has, the oldest first: all that are open, and the newest past ones."""
+        """Take in the alerts of hub.db, the oldest first: all that are open, and the newest past ones."""
         for each in alerts:
             if each.ended_ns:
                 self._note_end(each.key, each.ended_ns)
@@ -110,7 +110,7 @@ class AlertBook:
             self._end(alert, now_ns, "cleared")
 
     def expire(self, now_ns: int) -> None:
-        """End what nothing was heard of for too long."""
+        """End the alerts of which nothing was heard for too long."""
         for alert in list(self.open.values()):
             mortal = alert.key.source == "anomaly" or (alert.key.source == "rule" and alert.late)
             if mortal and now_ns - alert.seen_ns >= LAPSES_NS:

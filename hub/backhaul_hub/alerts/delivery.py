@@ -1,4 +1,4 @@
-"""Delivering notices: one task a channel, which commits what it is about to send, sends it, and commits that it did."""
+"""Delivering notices: one task a channel, which commits the message, sends it, and commits that it was sent."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MakeSender = Callable[[str, Channel, Path, str], Sender]
 
 
 class NoticeDelivery:
-    """The channels of hub.toml, each with what waits for it. Nothing of it works before `resume`.
+    """The channels of hub.toml, each with the notices that wait for it. Nothing of it works before `resume`.
 
     Args:
         settings: `[alerts]` of hub.toml.
@@ -72,7 +72,7 @@ class NoticeDelivery:
             self._wake[notice.channel].set()
 
     def failing(self) -> dict[str, str]:
-        """Return why channels do not take their messages, and what mends it, by channel."""
+        """Return why channels do not take their messages, and the remedies, by channel."""
         return {
             name: f"{queue.error}; {len(queue)} notices wait" if len(queue) else queue.error
             for name, queue in self.queues.items()
@@ -102,7 +102,7 @@ class NoticeDelivery:
         return len(queue)
 
     def resume(self, registry: Registry, waiting: Iterable[rows.UnsentNotice]) -> None:
-        """Take in what a former control plane has not sent, or not known to be sent."""
+        """Take in the notices that a former control plane has not sent, or not known to be sent."""
         self._registry = registry
         bundled: dict[tuple[str, str], list[Notice]] = {}
         for notice, message in waiting:

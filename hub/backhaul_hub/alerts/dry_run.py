@@ -1,4 +1,4 @@
-"""Who would be told what, and when, in words. Pure."""
+"""The notices to come, in words. Pure."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ NOBODY_FITS = "nobody: no route fits"
 
 
 class Prospect(NamedTuple):
-    """What awaits an alert."""
+    """The notices to come for one alert."""
 
     alert: AlertRecord
     nobody: str
     """Why nobody is told for now; empty: somebody is."""
     channels: dict[str, str]
-    """What is told over each channel, and when."""
+    """The next notices of each channel, in words."""
 
     def to_json(self) -> dict[str, Any]:
         """Return it for programs."""
@@ -40,13 +40,13 @@ def prospect(
     told: Mapping[str, ToldSoFar],
     now_ns: int,
 ) -> Prospect:
-    """Return what awaits an open alert by routes and silences as they are.
+    """Return the notices to come for an open alert, by routes and silences as they are.
 
     Args:
         alert: an open one.
         routes: of hub.toml.
         silences: all that hold.
-        told: what channels were told of it.
+        told: the notices so far, by channel.
         now_ns: ns since the Unix epoch.
     """
     rules = routes.of(alert)

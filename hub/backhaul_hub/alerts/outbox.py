@@ -1,7 +1,7 @@
-"""Which message goes over a channel next, and when. Pure.
+"""The next message of a channel, and its time. Pure.
 
 Notices wait in their order. All that wait for a channel, up to `BUNDLE_MAX`, go in one message; hub.db knows which before it
-leaves, so that what is sent again after a crash is the same message under the same id. A failure backs off, and
+leaves, so that a message that is sent again after a crash is the same message under the same id. A failure backs off, and
 loses nothing.
 """
 
@@ -18,7 +18,7 @@ BACKOFF_S, BACKOFF_S_MAX = 5.0, 900.0
 
 
 class NoticeMessage(NamedTuple):
-    """What goes over a channel at once."""
+    """The notices that go over a channel at once."""
 
     id: str
     """The same however often it is sent."""
@@ -52,7 +52,7 @@ class ChannelQueue:
 
     @property
     def waiting(self) -> list[Notice]:
-        """Return what waits, the oldest first."""
+        """Return the waiting notices, the oldest first."""
         return list(self._waiting.values())
 
     def add(self, notices: Iterable[Notice]) -> None:

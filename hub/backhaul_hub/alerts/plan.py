@@ -1,4 +1,4 @@
-"""Who is due to be told what: routes, hold, repeat, recovery, and silence. Pure.
+"""The notices that are due: routes, hold, repeat, recovery, and silence. Pure.
 
     a channel hears of an alert  once it has been open for the route's `hold_s` since the hub heard of it
     again                        each `repeat_s`, while nobody has acknowledged it
@@ -23,7 +23,7 @@ NoticeKind = Literal["raised", "repeated", "over"]
 
 
 class ToldSoFar(NamedTuple):
-    """What a channel was told of an alert."""
+    """The notices of an alert over one channel so far."""
 
     times: int
     """Notices of it as open; 0 stands for none."""
@@ -43,7 +43,7 @@ class Notice(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What is due for one alert, and when to look at it again."""
+    """The notices that are due for one alert, and the time to look at it again."""
 
     notices: list[Notice]
     next_ns: int
@@ -104,12 +104,12 @@ def step(
     silent_until_ns: int,
     now_ns: int,
 ) -> Step:
-    """Return what is due for an alert now.
+    """Return the notices that are due for an alert now.
 
     Args:
         alert: as it is now, open or over.
         rules: of the channels that it goes over.
-        told: what was told of it, by channel; what is due now is noted there.
+        told: the notices of it so far, by channel; those that are due now are noted there.
         silent_until_ns: until when it is silenced; 0: it is not.
         now_ns: ns since the Unix epoch.
     """
@@ -181,7 +181,7 @@ class NoticePlan:
             self._look_at(id_, 0)
 
     def due(self, now_ns: int) -> tuple[list[Notice], dict[str, dict[str, ToldSoFar]]]:
-        """Return the notices that are due, and what is told of their alerts with them.
+        """Return the notices that are due, and with them the notices of their alerts so far.
 
         Of an alert that is over nothing is told any more, so an empty mapping stands for it.
         """
@@ -226,5 +226,5 @@ class NoticePlan:
 
 
 def places_of(device: str, ancestors: Callable[[str], Iterable[str]]) -> Sequence[str]:
-    """Return what an alert of a device is below: itself, its groups, and the fleet; of "" the fleet alone."""
+    """Return the places that an alert of a device is below: itself, its groups, and the fleet; of "" the fleet alone."""
     return [FLEET] if not device else [device, *ancestors(device), FLEET]

@@ -1,4 +1,4 @@
-"""The rows of alerts in hub.db: alerts, what was told of them, silences, notices, and how far TWIN_EVENTS is read."""
+"""The rows of alerts in hub.db: alerts, notices and their numbers, silences, and the position in TWIN_EVENTS."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def alert_changes(alerts: Iterable[AlertRecord]) -> list[RowChange]:
 
 
 def told_changes(told: Mapping[str, Mapping[str, ToldSoFar]]) -> list[RowChange]:
-    """Return the statements that write what was told of alerts, by id and channel; of none: nothing any more."""
+    """Return the statements that write how often channels were told of alerts, by id and channel; an empty mapping deletes them."""
     if not told:
         return []
     rows = [(id_, channel, *each) for id_, some in told.items() for channel, each in some.items()]
@@ -119,7 +119,7 @@ def position_change(stream: str, position: Position) -> RowChange:
 
 
 def forget_changes(settings: AlertsSection, now_ns: int) -> list[RowChange]:
-    """Return the statements that forget what is too old, or too much."""
+    """Return the statements that forget rows that are too old, or too many."""
     oldest_ns = now_ns - int(settings.days_max * _DAY_NS)
     beyond = (
         "DELETE FROM alert WHERE id IN (SELECT id FROM alert WHERE ended_ns > 0"
@@ -180,7 +180,7 @@ async def listed(
 
 
 async def told_of(registry: Registry) -> dict[str, dict[str, ToldSoFar]]:
-    """Return what was told of alerts, by id and channel. Raises: RegistryError."""
+    """Return how often channels were told of alerts, by id and channel. Raises: RegistryError."""
     found: dict[str, dict[str, ToldSoFar]] = {}
     for id_, channel, count, last_ns in await registry.fetch("SELECT * FROM alert_told"):
         found.setdefault(id_, {})[channel] = ToldSoFar(count, last_ns)
@@ -207,7 +207,7 @@ async def waiting(registry: Registry) -> list[UnsentNotice]:
 
 
 async def notices_of(registry: Registry, alert: str) -> list[dict[str, Any]]:
-    """Return the notices of one alert (id), as JSON has them: who was told, and when. Raises: RegistryError."""
+    """Return the notices of one alert (id), as JSON has them. Raises: RegistryError."""
     rows = await registry.fetch(
         "SELECT id, channel, kind, made_ns, sent_ns FROM alert_notice WHERE id >= ? AND id < ? ORDER BY number",
         (f"{alert}.", f"{alert}/"),

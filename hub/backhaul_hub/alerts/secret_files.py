@@ -13,7 +13,7 @@ SECRET_BYTES_MAX = 4096
 
 
 def read_secret(directory: Path, name: str) -> str:
-    """Return the first line of a file, without what surrounds it.
+    """Return the first line of a file, without spaces around it.
 
     It is read anew for each message: a secret that is replaced holds from then on.
 

@@ -32,7 +32,7 @@ class DeliveryError(HubError):
 
 
 class Delivered(NamedTuple):
-    """A message was taken; `refused`: by whom it was not, of several, and why."""
+    """A message was taken; `refused`: the receivers that refused it, of several, and why."""
 
     refused: str = ""
 
@@ -156,7 +156,7 @@ class Sender:
             ) from error
 
     def _hint(self, *, refused: bool = False) -> str:
-        """Return what mends it, with the command that tries it."""
+        """Return the remedy, with the command that tries it."""
         files = " or ".join(self._channel.secret_files)
         first = f"renew the secret in {files}, then: " if refused and files else ""
         return f"{first}backhaul-hub notify test {self._name}"
@@ -179,6 +179,6 @@ def _of_mail(error: Exception) -> str:
 
 
 def _seconds(headers: Mapping[str, str]) -> float:
-    """Return what `Retry-After` says in seconds; 0 where it does not, or says a date."""
+    """Return the seconds of `Retry-After`; 0 where it has none, or a date."""
     said = headers.get("Retry-After", "")
     return float(said) if said.isascii() and said.isdigit() and len(said) < 7 else 0.0

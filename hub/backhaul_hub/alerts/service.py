@@ -49,7 +49,7 @@ _OPERATOR = "operator"
 
 
 class HealthLook(NamedTuple):
-    """What health saw last."""
+    """The findings of health's last look."""
 
     looked_ns: int
     """When; 0: it has not looked yet."""
@@ -61,7 +61,7 @@ class HealthLook(NamedTuple):
 
 @dataclass
 class _Unwritten:
-    """What hub.db has not got yet; after a failed commit it goes with the next."""
+    """Changes that hub.db has not got yet; after a failed commit they go with the next."""
 
     alerts: dict[str, AlertRecord] = field(default_factory=dict)
     silences: dict[int, AlertSilence] = field(default_factory=dict)

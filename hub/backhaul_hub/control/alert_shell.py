@@ -1,4 +1,4 @@
-"""Alerts within the control plane: what they take from health and the tree, and who hears of each change."""
+"""Alerts within the control plane: fed by health, routed by the tree, told along it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class AlertShell(Subsystem):
     """Everything around one `AlertService`.
 
     Args:
-        health: returns what health saw last.
+        health: returns the findings of the last look.
     """
 
     def __init__(self, ground: Ground, sync: SyncShell, health: Callable[[], HealthLook]) -> None:

@@ -145,7 +145,7 @@ class Watching(Subsystem):
         )
 
     def look(self) -> HealthLook:
-        """Return what health saw last."""
+        """Return the findings of health's last look."""
         health = self.health
         return HealthLook(health.looked_ns, health.shown, health.lasting(), health.after_s)
 

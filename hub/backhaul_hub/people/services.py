@@ -184,7 +184,7 @@ class PeopleServices:
         return await self.alerting.acknowledge(question)
 
     async def silence(self, scope: Scope, question: questions.SilenceQuestion) -> dict[str, Any]:
-        """Begin or end a silence of what is seen, as the person who asks."""
+        """Begin or end a silence of a part that is seen, as the person who asks."""
         if question.end is not None:
             place = self.alerting.place_of(question.end)
             if place is None or not scope.sees(place):

@@ -78,7 +78,7 @@ def anomalies(
 def _publish(
     hub_dir: str, root: str, days: Sequence[date], hour: int | None, *, quiet: bool
 ) -> None:
-    """Publish what was said of days as alerts; what the hub has already is not stored again."""
+    """Publish the anomalies of days as alerts; the hub stores each once."""
     from backhaul_runtime.clock import SYSTEM_CLOCK
     from backhaul_spark.errors import TableMissingError
     from backhaul_spark.fleet.alerts import anomaly_alerts

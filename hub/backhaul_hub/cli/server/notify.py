@@ -1,4 +1,4 @@
-"""`backhaul-hub notify dry-run`, `notify test CHANNEL`: Show who would be told of alerts, and try a channel."""
+"""`backhaul-hub notify dry-run`, `notify test CHANNEL`: Show the notices to come, and try a channel."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from backhaul_runtime.clock import SystemClock
 
 @click.group()
 def notify() -> None:
-    """Show who would be told of alerts, and try a channel to people."""
+    """Show the notices to come, and try a channel to people."""
 
 
 @notify.command("dry-run")
@@ -54,7 +54,7 @@ def dry_run(
     directory: Path,
     as_json: bool,
 ) -> None:
-    """Show who would be told what, and when, by hub.toml as it is now: of all open alerts, or of one that is not there.
+    """Show the notices to come by hub.toml as it is now: of all open alerts, or of one that is not there.
 
     Nothing is sent and nothing is written; the control plane need not run.
     """
@@ -77,7 +77,7 @@ def dry_run(
 @click.argument("channel")
 @directory_option
 def test(channel: str, directory: Path) -> None:
-    """Send a test over CHANNEL, as hub.toml is now, and have what waits for it sent."""
+    """Send a test over CHANNEL, as hub.toml is now, and have all waiting notices sent."""
     config = load(directory)
     settings = config.alerts.channels.get(channel)
     if settings is None:
