@@ -84,12 +84,13 @@ class Hub:
     def _look(self) -> HealthLook:
         self._looks += 1
         found = {(each.code, each.device, each.about) for each in self.shown}
-        return HealthLook(self._looks, self.shown, found, lambda _: 0.0)
+        return HealthLook(self._looks, self.shown, lambda: found, lambda _: 0.0)
 
     @asynccontextmanager
     async def up(self, *, deliver: bool = True) -> AsyncIterator[AlertService]:
         service = AlertService(
             *(settings(*self.routes, hold_s=0.0), Path("/nowhere"), "prod", self.time),
+            is_place=lambda place: place in ("plant-7", "VID-001", "VID-002", "depot"),
             places=lambda device: places_of(device, lambda _: {"plant-7"}),
             health=self._look,
             tell=lambda alert: self.live.append(alert.id),
@@ -270,6 +271,8 @@ async def test_a_silence_is_kept(hub: Hub) -> None:
         assert (said["id"], said["holds"], said["who"]) == (1, True, "anna")
         with pytest.raises(HubError, match="a group or device and a time"):
             await service.silence(SilenceQuestion("plant-7"))
+        with pytest.raises(HubError, match="no group or device plant-8"):
+            await service.silence(SilenceQuestion("plant-8", 60.0))
     async with hub.up() as service:
         await hear(service, hub, raised())
         [alert] = (await service.listed(AlertsQuestion()))["alerts"]

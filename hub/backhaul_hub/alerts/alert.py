@@ -114,9 +114,10 @@ def plain(text: str, characters_max: int) -> str:
     """
     # Bounded before it is looked at: each character costs.
     some = text[: 2 * characters_max]
-    line = "".join(" " if category(each)[0] in "CZ" else each for each in some)
-    line = " ".join(line.split())
-    cut = len(line) > characters_max or len(text) > len(some)
+    if not some.isprintable():
+        some = "".join(" " if category(each)[0] in "CZ" else each for each in some)
+    line = " ".join(some.split())
+    cut = len(line) > characters_max or len(text) > 2 * characters_max
     return f"{line[: characters_max - 1]}…" if cut else line
 
 
@@ -148,14 +149,23 @@ def word_of_alert(event: VehicleEvent) -> AlertWord | None:
     return AlertWord(key, kind == "raised", known, text, hint, event.time, late)
 
 
+def key_of_condition(code: str, device: str, about: str) -> AlertKey:
+    """Return the matter of a condition."""
+    return AlertKey("health", device, code, plain(about, ABOUT_MAX))
+
+
+def severity_of_condition(condition: Condition) -> Severity:
+    """Return how bad the alert of a condition is."""
+    return _OF_CONDITION[condition.severity]
+
+
 def word_of_condition(condition: Condition) -> AlertWord:
     """Return the word of a condition that is shown."""
-    about = plain(condition.about, ABOUT_MAX)
     detail = f": {condition.detail}" if condition.detail else ""
     return AlertWord(
-        AlertKey("health", condition.device, condition.code, about),
+        key_of_condition(condition.code, condition.device, condition.about),
         True,
-        _OF_CONDITION[condition.severity],
+        severity_of_condition(condition),
         plain(f"{condition.title}{detail}", TEXT_MAX),
         plain(condition.hint, TEXT_MAX),
         condition.since_ns,

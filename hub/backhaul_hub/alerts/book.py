@@ -12,14 +12,15 @@ from dataclasses import replace
 
 from backhaul_codec.assurance.conditions import Condition
 from backhaul_hub.alerts.alert import (
-    ABOUT_MAX,
     TEXT_MAX,
     AlertKey,
     AlertRecord,
     AlertWord,
     alert_id,
+    key_of_condition,
     plain,
     rank,
+    severity_of_condition,
     word_of_condition,
 )
 from backhaul_hub.errors import HubError
@@ -95,14 +96,15 @@ class AlertBook:
         """
         there = set()
         for condition in shown:
-            word = word_of_condition(condition)
-            there.add(word.key)
-            known = self._by_key.get(word.key)
+            key = key_of_condition(condition.code, condition.device, condition.about)
+            there.add(key)
+            known = self.open.get(self._by_key.get(key, ""))
             if known is None:
-                self._begin(word, now_ns)
-            else:
-                self._hear_again(self.open[known], word, now_ns, quietly=True)
-        found = {_key(*each) for each in lasting}
+                self._begin(word_of_condition(condition), now_ns)
+            elif rank(severity_of_condition(condition)) > rank(known.severity):
+                self._hear_again(known, word_of_condition(condition), now_ns)
+            # Figures that move are no change of it.
+        found = {key_of_condition(*each) for each in lasting}
         for alert in list(self.open.values()):
             key = alert.key
             if key.source != "health" or key in there or key in found or not settled(key.name):
@@ -143,13 +145,9 @@ class AlertBook:
             )
         )
 
-    def _hear_again(
-        self, alert: AlertRecord, word: AlertWord, now_ns: int, *, quietly: bool = False
-    ) -> None:
-        """Take in that an open alert is still so; `quietly`: figures that move are no change of it."""
+    def _hear_again(self, alert: AlertRecord, word: AlertWord, now_ns: int) -> None:
+        """Take in that an open alert is still so."""
         worse = rank(word.severity) > rank(alert.severity)
-        if quietly and not worse:
-            return
         severity = word.severity if worse else alert.severity
         late = alert.late and word.late
         self._put(replace(alert, severity=severity, text=word.text, seen_ns=now_ns, late=late))
@@ -170,7 +168,3 @@ class AlertBook:
     def _put(self, alert: AlertRecord) -> AlertRecord:
         self.open[alert.id] = self._changed[alert.id] = alert
         return alert
-
-
-def _key(code: str, device: str, about: str) -> AlertKey:
-    return AlertKey("health", device, code, plain(about, ABOUT_MAX))

@@ -44,6 +44,7 @@ TICK_S = 1.0
 SETTLED_S = 30.0
 """So much longer than it must last to be shown, a condition of before a restart has time to be found again."""
 _FORGET_S = 600.0
+"""Seconds between two looks for alerts that lapse, and rows that are too old."""
 _BATCHES_MAX = 20
 _OPERATOR = "operator"
 
@@ -54,7 +55,8 @@ class HealthLook(NamedTuple):
     looked_ns: int
     """When; 0: it has not looked yet."""
     shown: Sequence[Condition]
-    lasting: Lasting
+    lasting: Callable[[], Lasting]
+    """Returns the conditions that are found, hidden ones too."""
     after_s: Callable[[str], float]
     """For how long a condition (its code) must be found before it is shown."""
 
@@ -78,6 +80,7 @@ class AlertService:
         settings: `[alerts]` of hub.toml.
         directory: the hub directory, for secrets.
         env: of `[twin]`.
+        is_place: tells whether there is such a group or device.
         places: returns a device, the groups that it is below, and the fleet; of "" the fleet alone.
         health: returns what health saw last.
         tell: is called with each alert that is new, changed or over, once hub.db has it.
@@ -92,6 +95,7 @@ class AlertService:
         env: str,
         clock: Clock,
         *,
+        is_place: Callable[[str], bool],
         places: Callable[[str], Collection[str]],
         health: Callable[[], HealthLook],
         tell: Callable[[AlertRecord], None],
@@ -101,6 +105,7 @@ class AlertService:
         self._settings = settings
         self._env = env
         self._clock = clock
+        self._is_place = is_place
         self._places = places
         self._health = health
         self._tell = tell
@@ -189,6 +194,11 @@ class AlertService:
         if question.end is not None:
             silence = self.silences.end(question.end, who, now_ns)
         elif question.group and question.for_s is not None:
+            if not self._is_place(question.group):
+                raise HubError(
+                    f"there is no group or device {plain(question.group, NAME_MAX)}",
+                    hint="see: backhaul-hub tree",
+                )
             silence = self.silences.begin(
                 *(question.group, question.name, question.for_s, who, question.why, now_ns)
             )
@@ -247,8 +257,7 @@ class AlertService:
         health, now_ns = self._health(), self._clock.now_ns()
         if health.looked_ns != self._looked_ns:
             self._looked_ns = health.looked_ns
-            self.book.look(health.shown, health.lasting, now_ns, self._settled(health.after_s))
-        self.book.expire(now_ns)
+            self.book.look(health.shown, health.lasting(), now_ns, self._settled(health.after_s))
         await self._commit()
         await self._forget(now_ns)
 
@@ -314,4 +323,6 @@ class AlertService:
         now_s = self._clock.monotonic_s()
         if self._forgot_s is None or now_s - self._forgot_s >= _FORGET_S:
             self._forgot_s = now_s
+            self.book.expire(now_ns)
+            await self._commit()
             await self._registry.write(rows.forget_changes(self._settings, now_ns))

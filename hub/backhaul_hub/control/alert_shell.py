@@ -28,6 +28,7 @@ class AlertShell(Subsystem):
         config = ground.config
         self.service = AlertService(
             *(config.alerts, ground.directory, config.twin.env, ground.clock),
+            is_place=lambda place: sync.core.tree.attached(place),
             places=lambda device: places_of(device, sync.core.tree.ancestors),
             health=health,
             tell=self._tell,

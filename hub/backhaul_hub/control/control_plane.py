@@ -147,7 +147,7 @@ class Watching(Subsystem):
     def look(self) -> HealthLook:
         """Return the findings of health's last look."""
         health = self.health
-        return HealthLook(health.looked_ns, health.shown, health.lasting(), health.after_s)
+        return HealthLook(health.looked_ns, health.shown, health.lasting, health.after_s)
 
     def tasks(self) -> Tasks:
         """Return the watches."""
