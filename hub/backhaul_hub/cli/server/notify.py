@@ -97,7 +97,9 @@ def test(channel: str, directory: Path) -> None:
     except HubError as error:
         click.echo(f"the control plane was not told to send what waits: {error}", err=True)
     else:
-        click.echo(f"{waiting} notices wait for it, and go now")
+        click.echo(
+            f"{waiting} notices wait for it, and go now" if waiting else "nothing waits for it"
+        )
 
 
 async def _prospects(
