@@ -16,7 +16,7 @@ from backhaul_hub.questions import Acknowledge, AlertsQuestion, SilenceQuestion
 from tests.support.alerting import HOT, raised
 from tests.support.tree_hub import TreeHub
 
-from .test_alert_service import Hub, hear
+from .alert_hub import AlertHub, hear
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -49,7 +49,7 @@ def tree() -> Iterator[TreeHub]:
 
 @asynccontextmanager
 async def office(tree: TreeHub, tmp_path: Path) -> AsyncIterator[Office]:
-    hub = Hub(tmp_path / "hub.db")
+    hub = AlertHub(tmp_path / "hub.db")
     async with hub.up(deliver=False) as service:
         await hear(service, hub, raised(), raised(HOT._replace(device="VID-002")), raised(OWN))
         ids = {each.key.device: each.id for each in service.book.open.values()}

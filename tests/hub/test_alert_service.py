@@ -3,124 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul_hub.alerts.plan import places_of
-from backhaul_hub.alerts.senders import Delivered, DeliveryError
-from backhaul_hub.alerts.service import AlertService, HealthLook
-from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import HubError, RegistryError
 from backhaul_hub.questions import Acknowledge, AlertsQuestion, Notify, SilenceQuestion
-from tests.support.alerting import HOT, T0, S, cleared, condition, raised, settings
+from tests.support.alerting import HOT, T0, S, cleared, condition, raised
 from tests.support.waiting import until
 
+from .alert_hub import ROUTE, AlertHub, hear
+
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-
     from backhaul_hub.alerts.outbox import NoticeMessage
-
-ROUTE = {"channels": ["a"], "hold_s": 0.0}
-
-
-class Time:
-    """A clock that a test moves."""
-
-    def __init__(self) -> None:
-        self.s = 0.0
-
-    def now_ns(self) -> int:
-        return T0 + int(self.s * S)
-
-    def monotonic_s(self) -> float:
-        return self.s
-
-
-class Wire:
-    """What channels were given, and how they answer."""
-
-    def __init__(self) -> None:
-        self.taken: list[NoticeMessage] = []
-        self.error = ""
-        self.odd: Exception | None = None
-        self.refused = ""
-        self.answer: Callable[[], Any] = lambda: None
-
-    def sender(self, *_: Any) -> Any:
-        return self
-
-    async def send(self, message: NoticeMessage) -> Delivered:
-        if self.odd is not None:
-            raise self.odd
-        if self.error:
-            raise DeliveryError(self.error, hint="mend it")
-        self.taken.append(message)
-        self.answer()
-        await asyncio.sleep(0)
-        return Delivered(self.refused)
-
-    def told(self) -> list[str]:
-        return [
-            f"{message.channel} {each.kind} {each.alert.key.device}"
-            for message in self.taken
-            for each in message.notices
-        ]
-
-
-class Hub:
-    """A hub.db, a clock, and the control planes that come and go."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.time, self.wire = Time(), Wire()
-        self.shown: list[Any] = []
-        self.live: list[str] = []
-        self.routes: list[dict[str, Any]] = [ROUTE]
-        self._looks = 0
-
-    def _look(self) -> HealthLook:
-        self._looks += 1
-        found = {(each.code, each.device, each.about) for each in self.shown}
-        return HealthLook(self._looks, self.shown, lambda: found, lambda _: 0.0)
-
-    @asynccontextmanager
-    async def up(self, *, deliver: bool = True) -> AsyncIterator[AlertService]:
-        service = AlertService(
-            *(settings(*self.routes, hold_s=0.0), Path("/nowhere"), "prod", self.time),
-            is_place=lambda place: place in ("plant-7", "VID-001", "VID-002", "depot"),
-            places=lambda device: places_of(device, lambda _: {"plant-7"}),
-            health=self._look,
-            tell=lambda alert: self.live.append(alert.id),
-            chance=lambda: 0.0,
-            sender=self.wire.sender,
-        )
-        async with await Registry.open(self.path) as registry:
-            await service.start(cast("Any", None), cast("Any", None), registry)
-            work = service.delivery.tasks() if deliver else []
-            tasks = [asyncio.create_task(each) for each in work]
-            try:
-                yield service
-            finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @pytest.fixture
-def hub(tmp_path: Path) -> Hub:
-    return Hub(tmp_path / "hub.db")
+def hub(tmp_path: Path) -> AlertHub:
+    return AlertHub(tmp_path / "hub.db")
 
 
-async def hear(service: AlertService, hub: Hub, *words: Any) -> None:
-    for word in words:
-        service.book.hear(word, hub.time.now_ns())
-    await service.look()
-
-
-async def test_an_alert_is_told_once_however_often_the_control_plane_starts(hub: Hub) -> None:
+async def test_an_alert_is_told_once_however_often_the_control_plane_starts(hub: AlertHub) -> None:
     async with hub.up() as service:
         await hear(service, hub, raised())
         await until(lambda: not service.delivery.queues["a"].waiting)
@@ -134,7 +38,7 @@ async def test_an_alert_is_told_once_however_often_the_control_plane_starts(hub:
     assert hub.wire.told() == ["a raised VID-001", "a over VID-001"]
 
 
-async def test_a_notice_that_was_not_sent_goes_after_a_restart(hub: Hub) -> None:
+async def test_a_notice_that_was_not_sent_goes_after_a_restart(hub: AlertHub) -> None:
     async with hub.up(deliver=False) as service:
         await hear(service, hub, raised())
     assert hub.wire.told() == []
@@ -142,7 +46,9 @@ async def test_a_notice_that_was_not_sent_goes_after_a_restart(hub: Hub) -> None
         await until(lambda: hub.wire.told() == ["a raised VID-001"])
 
 
-async def test_a_message_whose_answer_was_not_recorded_goes_again_under_its_name(hub: Hub) -> None:
+async def test_a_message_whose_answer_was_not_recorded_goes_again_under_its_name(
+    hub: AlertHub,
+) -> None:
     async with hub.up() as service:
         # The control plane dies once the receiver has it, before hub.db does.
         died = asyncio.Event()
@@ -167,7 +73,7 @@ async def test_a_message_whose_answer_was_not_recorded_goes_again_under_its_name
     assert [each.alert.key.device for each in second.notices] == ["VID-002"]
 
 
-async def test_a_channel_that_fails_loses_nothing_and_says_why(hub: Hub) -> None:
+async def test_a_channel_that_fails_loses_nothing_and_says_why(hub: AlertHub) -> None:
     hub.wire.error = "it answers 503"
     async with hub.up() as service:
         await hear(service, hub, raised())
@@ -188,7 +94,7 @@ async def test_a_channel_that_fails_loses_nothing_and_says_why(hub: Hub) -> None
     assert hub.wire.told() == ["a raised VID-001", "a over VID-001"]
 
 
-async def test_an_error_of_a_library_ends_nothing(hub: Hub) -> None:
+async def test_an_error_of_a_library_ends_nothing(hub: AlertHub) -> None:
     hub.wire.odd = ValueError("odd")
     async with hub.up() as service:
         await hear(service, hub, raised())
@@ -199,7 +105,7 @@ async def test_an_error_of_a_library_ends_nothing(hub: Hub) -> None:
         await until(lambda: len(hub.wire.taken) == 1)
 
 
-async def test_a_message_that_some_are_refused_has_left_and_is_named(hub: Hub) -> None:
+async def test_a_message_that_some_are_refused_has_left_and_is_named(hub: AlertHub) -> None:
     hub.wire.refused = "refused boss@example.org"
     async with hub.up() as service:
         await hear(service, hub, raised())
@@ -209,7 +115,7 @@ async def test_a_message_that_some_are_refused_has_left_and_is_named(hub: Hub) -
         assert len(hub.wire.taken) == 1
 
 
-async def test_what_hub_db_did_not_take_goes_with_the_next_commit(hub: Hub) -> None:
+async def test_what_hub_db_did_not_take_goes_with_the_next_commit(hub: AlertHub) -> None:
     async with hub.up() as service:
         write = service._registry.write
         failing = True
@@ -230,7 +136,7 @@ async def test_what_hub_db_did_not_take_goes_with_the_next_commit(hub: Hub) -> N
         assert len(hub.live) == 1
 
 
-async def test_conditions_are_alerts_over_a_restart(hub: Hub) -> None:
+async def test_conditions_are_alerts_over_a_restart(hub: AlertHub) -> None:
     hub.shown = [condition()]
     async with hub.up() as service:
         await service.look()
@@ -245,7 +151,7 @@ async def test_conditions_are_alerts_over_a_restart(hub: Hub) -> None:
         await until(lambda: hub.wire.told()[1:] == ["a over VID-001"])
 
 
-async def test_an_acknowledgement_is_kept_with_who_and_when(hub: Hub) -> None:
+async def test_an_acknowledgement_is_kept_with_who_and_when(hub: AlertHub) -> None:
     async with hub.up() as service:
         await hear(service, hub, raised())
         [id_] = service.book.open
@@ -263,7 +169,7 @@ async def test_an_acknowledgement_is_kept_with_who_and_when(hub: Hub) -> None:
     )
 
 
-async def test_a_silence_is_kept(hub: Hub) -> None:
+async def test_a_silence_is_kept(hub: AlertHub) -> None:
     async with hub.up() as service:
         said = await service.silence(
             SilenceQuestion("plant-7", 60.0, "too-*", "repair", who="anna")
@@ -284,7 +190,7 @@ async def test_a_silence_is_kept(hub: Hub) -> None:
         assert (await service.listed(AlertsQuestion()))["silences"] == []
 
 
-async def test_a_listing_has_the_newest_first_in_pages(hub: Hub) -> None:
+async def test_a_listing_has_the_newest_first_in_pages(hub: AlertHub) -> None:
     async with hub.up(deliver=False) as service:
         devices = [HOT._replace(device=f"VID-{number:03}") for number in range(5)]
         await hear(service, hub, *(raised(each, at_s=at) for at, each in enumerate(devices)))
@@ -302,7 +208,7 @@ async def test_a_listing_has_the_newest_first_in_pages(hub: Hub) -> None:
         assert "channels" not in some
 
 
-async def test_what_is_old_is_forgotten_and_what_is_open_is_not(hub: Hub) -> None:
+async def test_what_is_old_is_forgotten_and_what_is_open_is_not(hub: AlertHub) -> None:
     async with hub.up() as service:
         await hear(service, hub, raised(), cleared(at_s=5), raised(HOT._replace(device="VID-002")))
     hub.time.s = 91 * 86_400.0
@@ -312,7 +218,9 @@ async def test_what_is_old_is_forgotten_and_what_is_open_is_not(hub: Hub) -> Non
     assert [each["device"] for each in known] == ["VID-002"]
 
 
-async def test_a_channel_that_is_gone_keeps_its_notices_for_when_it_comes_back(hub: Hub) -> None:
+async def test_a_channel_that_is_gone_keeps_its_notices_for_when_it_comes_back(
+    hub: AlertHub,
+) -> None:
     async with hub.up(deliver=False) as service:
         await hear(service, hub, raised())
     hub.routes = [{"channels": ["b"], "hold_s": 0.0}]
