@@ -202,10 +202,7 @@ async def test_a_silence_and_a_dry_run_say_who_is_told(world: World) -> None:
     await until(shown)
     assert found[0]["silent_until_ns"] == silence["until_ns"]
     dry = await world.command("notify", "dry-run")
-    assert (
-        "critical VID-001 too-hot: 61 °C\n    nobody for 2 h: it is silenced\n    pager: is told"
-        in dry
-    )
+    assert "critical VID-001 too-hot: 61 °C\n    nobody for 2 h: it is silenced; then pager" in dry
     asked = await world.command("notify", "dry-run", "--device", "VID-002", "--severity", "warning")
     assert "nobody: no route fits" in asked
     assert world.pager.tried == []

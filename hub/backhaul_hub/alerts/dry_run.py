@@ -57,7 +57,7 @@ def prospect(
     elif alert.acked_ns:
         nobody = f"nobody until it is over: {alert.acked_by} takes care of it"
     elif until_ns := silences.until(alert, places, now_ns):
-        nobody = f"nobody for {_span(until_ns - now_ns)}: it is silenced"
+        nobody = f"nobody for {_span(until_ns - now_ns)}: it is silenced; then {', '.join(rules)}"
     found = {
         channel: _words(alert, rule, told.get(channel), now_ns) for channel, rule in rules.items()
     }

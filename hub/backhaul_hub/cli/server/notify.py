@@ -63,7 +63,11 @@ def dry_run(
     if any(each is not None for each in (device, severity, name, source)):
         key = AlertKey(source or ("rule" if device else "health"), device or "", name or "NAME", "")
         asked = made_up(key, severity or "critical", now_ns)
-    found = asyncio.run(_prospects(directory, load(directory).alerts, asked, now_ns))
+    found, unknown = asyncio.run(_prospects(directory, load(directory).alerts, asked, now_ns))
+    for group in unknown:
+        click.echo(
+            f"no group or device {shown(group)}, which a route names: nothing is below it", err=True
+        )
     if as_json:
         print_json([each.to_json() for each in found])
         return
@@ -104,7 +108,8 @@ def test(channel: str, directory: Path) -> None:
 
 async def _prospects(
     directory: Path, settings: AlertsSection, asked: AlertRecord | None, now_ns: int
-) -> list[Prospect]:
+) -> tuple[list[Prospect], list[str]]:
+    """Return the notices to come, and the groups of routes that are not in the tree."""
     async with await Registry.open_existing(directory / "hub.db") as registry:
         tree = await tree_above(registry)
         silences = Silences(await rows.silences(registry))
@@ -113,7 +118,10 @@ async def _prospects(
     places: Callable[[str], list[str]] = lambda device: [*places_of(device, tree.ancestors)]
     routes = Routes(settings, places)
     alerts = [each for each in known if not each.ended_ns] if asked is None else [asked]
-    return [prospect(each, routes, silences, told.get(each.id, {}), now_ns) for each in alerts]
+    named = {group for route in settings.routes for group in route.groups}
+    unknown = sorted(group for group in named if not tree.attached(group))
+    found = [prospect(each, routes, silences, told.get(each.id, {}), now_ns) for each in alerts]
+    return found, unknown
 
 
 def _lines(found: Prospect) -> list[str]:
@@ -122,5 +130,5 @@ def _lines(found: Prospect) -> list[str]:
     head = f"{alert.severity} {alert.key.device or '(hub)'} {alert.key.name}{about}"
     lines = [shown(f"{head}: {alert.text}")]
     if found.nobody:
-        lines.append(f"    {found.nobody}")
+        return [*lines, f"    {found.nobody}"]
     return lines + [f"    {name}: {words}" for name, words in found.channels.items()]
