@@ -68,6 +68,13 @@ def test_a_webhook_is_json_with_each_notice_and_one_name() -> None:
     assert "X-Backhaul-Signature" not in post.headers
 
 
+def test_a_vehicle_calls_nobody_in_a_chat() -> None:
+    post = webhook_post(message(notice(text="<!channel> @all <http://x|y> &lt;")), "prod")
+    said = json.loads(post.body)
+    assert "&lt;!channel&gt; @\u200ball &lt;http://x|y&gt; &amp;lt;" in said["text"]
+    assert said["notices"][0]["alert"]["text"] == "<!channel> @all <http://x|y> &lt;"
+
+
 def test_a_webhook_is_signed_where_there_is_a_key() -> None:
     post = webhook_post(message(notice()), "prod", b"key")
     digest = hmac.new(b"key", post.body, hashlib.sha256).hexdigest()

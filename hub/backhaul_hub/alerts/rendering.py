@@ -58,6 +58,16 @@ def text(notices: Sequence[Notice]) -> str:
     return "\n".join("\n".join(_lines(each)) for each in _worst_first(notices)) + "\n"
 
 
+def inert(said: str) -> str:
+    """Return a text that calls nobody and links nowhere where a chat shows it.
+
+    A chat takes `<!channel>` and `@all` of any webhook as a call to everybody in a room; a vehicle may say that.
+    """
+    for each, instead in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("@", "@\u200b")):
+        said = said.replace(each, instead)
+    return said
+
+
 def webhook_post(message: NoticeMessage, env: str, key: bytes = b"") -> Post:
     """Return the request for a webhook.
 
@@ -72,7 +82,7 @@ def webhook_post(message: NoticeMessage, env: str, key: bytes = b"") -> Post:
         "env": env,
         "title": title(notices),
         # Mattermost, Slack and their like show this much of any webhook.
-        "text": f"{title(notices)}\n{text(notices)}",
+        "text": inert(f"{title(notices)}\n{text(notices)}"),
         "notices": [
             {
                 "id": each.id,
