@@ -12,6 +12,7 @@ from msgspec import Meta
 
 from backhaul_codec.strict.toml import TomlError, read_toml
 from backhaul_codec.strict.toml_values import listen_problem, odd_values, url_problem
+from backhaul_hub.alert_settings import AlertsSection, alert_problems, odd_channel
 from backhaul_hub.errors import ConfigError
 from backhaul_hub.servers import urls
 
@@ -258,6 +259,7 @@ class HubConfig(_Section, frozen=True):
     twin: Twin = Twin()
     artifacts: ArtifactsSection = ArtifactsSection()
     health: Health = Health()
+    alerts: AlertsSection = AlertsSection()
     flood: Flood = Flood()
     metrics: Metrics = Metrics()
 
@@ -285,7 +287,8 @@ def load(directory: Path) -> HubConfig:
         hint = ""
         if "password" in raw.get("nats", {}).get("control", {}):
             hint = "made by an older backhaul: make a new hub with init, then migrate"
-        raise ConfigError(f"{path}: {error}", hint=hint) from error
+        problem = odd_channel(raw.get("alerts")) or str(error)
+        raise ConfigError(f"{path}: {problem}", hint=hint) from error
     nats = config.nats
     for key, problem in _problems(config):
         raise ConfigError(f"{path}: {key}: {problem}")
@@ -319,6 +322,7 @@ def _problems(config: HubConfig) -> Iterator[tuple[str, str]]:
             yield f"nats.{user}.creds", "a file is needed"
     if config.commands.deadline_s > config.commands.deadline_s_max:
         yield "commands.deadline_s", f"at most deadline_s_max, {config.commands.deadline_s_max:g}"
+    yield from alert_problems(config.alerts)
     if config.flood.suspend_s > config.flood.suspend_s_max:
         yield "flood.suspend_s", f"at most suspend_s_max, {config.flood.suspend_s_max:g}"
 

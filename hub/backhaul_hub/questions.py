@@ -110,6 +110,47 @@ class Events(msgspec.Struct, forbid_unknown_fields=True):
     limit: Annotated[int, Meta(ge=1, le=10_000)] = 1000
 
 
+class AlertsQuestion(msgspec.Struct, forbid_unknown_fields=True):
+    """Alerts, the newest first: those that are open, with `past` the others too; of one device, or one by its id.
+
+    `before_ns` goes on behind the last of an answer.
+    """
+
+    device: str | None = None
+    id: AlertId | None = None
+    past: bool = False
+    before_ns: int | None = None
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 200
+
+
+class Acknowledge(msgspec.Struct, forbid_unknown_fields=True):
+    """Somebody takes care of an open alert."""
+
+    id: AlertId
+    note: Annotated[str, Meta(max_length=500)] = ""
+    who: Annotated[str, Meta(max_length=64)] = ""
+
+
+class SilenceQuestion(msgspec.Struct, forbid_unknown_fields=True):
+    """Have nobody told for a time: of alerts below a group or device, of some rule or condition alone (* for any).
+
+    With `end` a silence of this number ends now.
+    """
+
+    group: str = ""
+    for_s: Annotated[float, Meta(gt=0, le=30 * 86_400)] | None = None
+    name: Annotated[str, Meta(max_length=64)] = ""
+    why: Annotated[str, Meta(max_length=500)] = ""
+    end: int | None = None
+    who: Annotated[str, Meta(max_length=64)] = ""
+
+
+class Notify(msgspec.Struct, forbid_unknown_fields=True):
+    """Have a channel that failed tried at once."""
+
+    channel: str
+
+
 class CommandQuestion(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """A command to be sent."""
 
@@ -143,6 +184,9 @@ class Desire(msgspec.Struct, forbid_unknown_fields=True):
     points: Annotated[list[FieldQuestion], Meta(max_length=FIELDS_MAX)] = []
     forget: Annotated[list[str], Meta(max_length=FIELDS_MAX)] = []
     only: bool = False
+
+
+AlertId = Annotated[str, Meta(pattern=r"^[0-9a-f]{16}\Z")]
 
 
 CommandId = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}\Z")]

@@ -509,6 +509,11 @@ LATER = (
     "import_stream",
     "dictionary",
     "awaited_dictionary",
+    "alert",
+    "alert_told",
+    "alert_silence",
+    "alert_notice",
+    "alert_position",
 )
 
 

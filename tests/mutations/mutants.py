@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.mutations.mutant import Mutant, named
+from tests.mutations.mutants_alerts import ALERT_MUTANTS
 from tests.mutations.mutants_chain import CHAIN_MUTANTS
 from tests.mutations.mutants_guards import GUARD_MUTANTS
 from tests.mutations.mutants_link import LINK_MUTANTS
@@ -332,4 +333,5 @@ MUTANTS = (
     *CHAIN_MUTANTS,
     *LINK_MUTANTS,
     *GUARD_MUTANTS,
+    *ALERT_MUTANTS,
 )

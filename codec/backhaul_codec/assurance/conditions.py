@@ -140,6 +140,14 @@ class Conditions:
         ]
         return sorted(found, key=lambda each: (*self._rank(each), each.device, each.about))
 
+    def lasting(self) -> set[tuple[str, str, str]]:
+        """Return (code, device, about) of all that was found and is not gone, shown or not, hidden or not."""
+        return {(code, *place) for code, place in self._lasting}
+
+    def after_s(self, code: str) -> float:
+        """Return for how many seconds a condition must be found before it is shown."""
+        return self._kinds[code].after_s * self._patience
+
     def _rank(self, condition: Condition) -> tuple[int, int]:
         return WORST_FIRST.index(condition.severity), self._order[condition.code]
 

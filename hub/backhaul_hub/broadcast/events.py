@@ -1,6 +1,6 @@
-"""Telling events, commands, and documents of shadows along the tree. Pure.
+"""Telling events, commands, documents of shadows, and alerts along the tree. Pure.
 
-On `up.<ancestor>.<device>.$.event.<kind>`, `….$.command.<id>` and `….$.shadow.<part>`. They have a token
+On `up.<ancestor>.<device>.$.event.<kind>`, `….$.command.<id>`, `….$.shadow.<part>` and `….$.alert.<id>`. They have a token
 more than points, which `up.<ancestor>.*.*.*` hears alone (broadcast/points.py).
 """
 
@@ -16,14 +16,16 @@ import msgspec
 from backhaul_codec import CodecError, decode
 from backhaul_codec.kinds import REPORT
 from backhaul_codec.subjects import encode_token
+from backhaul_hub.alerts.alert import AlertRecord
 from backhaul_hub.broadcast.points import WAITING_MAX, Told
 from backhaul_hub.commands.command import Command
 from backhaul_hub.continuity.examine import Examined
 from backhaul_hub.db.change import RowChange
+from backhaul_hub.device import FLEET
 from backhaul_hub.shadow.bucket import Revision
 from backhaul_hub.twin.event_log import VehicleEvent, event_of
 
-EVENT, COMMAND, SHADOW = "$.event", "$.command", "$.shadow"
+EVENT, COMMAND, SHADOW, ALERT = "$.event", "$.command", "$.shadow", "$.alert"
 _encode = msgspec.json.Encoder().encode
 
 
@@ -41,6 +43,11 @@ def told_document(device: str, part: str, revision: Revision, ancestors: Iterabl
     """Return the messages for a revision of a document of a shadow."""
     said = {"device": device, "part": part, **revision._asdict()}
     return _told(device, SHADOW, part, said, ancestors)
+
+
+def told_alert(alert: AlertRecord, ancestors: Iterable[str]) -> Told:
+    """Return the messages for an alert that is new, changed or over; one of no vehicle is the fleet's."""
+    return _told(alert.key.device or FLEET, ALERT, alert.id, alert.to_json(), ancestors)
 
 
 def _told(

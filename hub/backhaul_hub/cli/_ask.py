@@ -32,7 +32,18 @@ _TIMEOUT_S = 30.0
 # answered at once (OF_ONE_MAX), and so is each that is asked again beside it.
 _AGAIN_S = 2.0
 _HARMLESS_TWICE = frozenset(
-    ("commands", "conflicts", "devices", "events", "get", "shadow", "state", "status", "tree")
+    (
+        "alerts",
+        "commands",
+        "conflicts",
+        "devices",
+        "events",
+        "get",
+        "shadow",
+        "state",
+        "status",
+        "tree",
+    )
 )
 
 

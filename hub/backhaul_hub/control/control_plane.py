@@ -12,11 +12,13 @@ from pathlib import Path
 
 import structlog
 
+from backhaul_hub.alerts.service import HealthLook
 from backhaul_hub.broadcast.alerts import LiveAlerts
 from backhaul_hub.broadcast.events import told_command
 from backhaul_hub.commands.command import Command
 from backhaul_hub.commands.service import CommandShell
 from backhaul_hub.config import HubConfig
+from backhaul_hub.control.alert_shell import AlertShell
 from backhaul_hub.control.dictionary_shell import DictionaryShell
 from backhaul_hub.control.endpoints import Answers
 from backhaul_hub.control.fleet import Devices, Fleet
@@ -63,9 +65,11 @@ class ControlPlane:
         self.streams = Streams(
             *(ground, fleet, gate, sync, commands, reading, dictionaries, lower_limits)
         )
-        watching = Watching(ground, fleet, gate, reading, sync, dictionaries)
+        self.alerts = alerts = AlertShell(ground, sync, lambda: watching.look())
+        watching = Watching(ground, fleet, gate, reading, sync, dictionaries, alerts)
         answers = Answers(
-            *(ground, fleet, gate, reading, sync, lambda: watching.health.status(), self.stop)
+            *(ground, fleet, gate, reading, sync, alerts),
+            *(lambda: watching.health.status(), self.stop),
         )
         self.parts = (
             ground,  # alone, and with servers that know the accounts
@@ -79,6 +83,7 @@ class ControlPlane:
             Operations(ground, sync, commands),
             reading,  # once all who take part in it have restored what they know
             watching,
+            alerts,  # once the tree is known, and health has somebody to look
             answers,
             Ready(ground, fleet, reading),
         )
@@ -113,6 +118,7 @@ class Watching(Subsystem):
     _reading: Reading
     _sync: SyncShell
     _dictionaries: DictionaryShell
+    _alerts: AlertShell
 
     async def start(self) -> None:
         """Make the watches."""
@@ -135,7 +141,13 @@ class Watching(Subsystem):
             time=ground.clock,
             sync=self._sync.core,
             imports=lambda: import_trouble(ground.registry, ground.api, ground.clock.now_ns()),
+            not_told=self._alerts.service.delivery.failing,
         )
+
+    def look(self) -> HealthLook:
+        """Return the findings of health's last look."""
+        health = self.health
+        return HealthLook(health.looked_ns, health.shown, health.lasting, health.after_s)
 
     def tasks(self) -> Tasks:
         """Return the watches."""

@@ -20,6 +20,7 @@ from nats.aio.msg import Msg
 from backhaul_codec.strict.json import Reader
 from backhaul_hub import questions
 from backhaul_hub.commands.requests import listed
+from backhaul_hub.control.alert_shell import AlertShell
 from backhaul_hub.control.fleet import Fleet
 from backhaul_hub.control.gate import Gate
 from backhaul_hub.control.ground import Ground
@@ -62,10 +63,14 @@ def endpoints(
     sync: SyncService,
     people: PeopleServices,
     *,
+    acknowledge: Answer,
+    alerts: Answer,
     commands: Answer,
     devices: Answer,
+    notify: Answer,
     one_machine: Answer,
     reload: Answer,
+    silence: Answer,
     status: Answer,
     stop: Answer,
 ) -> list[Endpoint]:
@@ -84,6 +89,10 @@ def endpoints(
         Endpoint("conflicts", q.ConflictsQuestion, sync.conflicts, read, people.conflicts),
         Endpoint("revert", q.Settle, sync.settle, write, people.revert),
         Endpoint("commands", q.CommandsQuestion, commands, read, people.commands),
+        Endpoint("alerts", q.AlertsQuestion, alerts, read, people.alerts),
+        Endpoint("acknowledge", q.Acknowledge, acknowledge, write, people.acknowledge),
+        Endpoint("silence", q.SilenceQuestion, silence, write, people.silence),
+        Endpoint("notify", q.Notify, notify),
         Endpoint("state", q.StateQuestion, None, read, people.state),
         Endpoint("events", q.Events, None, read, people.events),
         Endpoint("shadow", q.Shadow, None, read, people.shadow),
@@ -152,6 +161,7 @@ class Answers(Subsystem):
     _gate: Gate
     _reading: Reading
     _sync: SyncShell
+    _alerts: AlertShell
     _status: Callable[[], dict[str, Any]]
     _end: Callable[[], None]
 
@@ -162,20 +172,26 @@ class Answers(Subsystem):
             *(fleet.continuity, gate.leafs.links, fleet.sources.lags, fleet.words.clocks),
             *(sync.report, gate.rotations.rotations, gate.vehicles.vehicles),
         )
+        alerts = self._alerts.service
         service = SyncService(
             *(sync.core, sync.readings, ground.registry, ground.clock, fleet.devices.known)
         )
         people = PeopleServices(
             *(ground.client, ground.api, ground.registry, ground.clock, ground.config.twin.env),
             *(sync.core, service, fleet.devices.known),
+            alerting=alerts,
             report=lambda devices, after: report.page(devices, (), after),
         )
         table = endpoints(
             *(service, people),
+            acknowledge=alerts.acknowledge,
+            alerts=alerts.listed,
             commands=partial(listed, ground.registry),
             devices=self._devices,
+            notify=alerts.retry,
             one_machine=gate.vehicles.one_machine,
             reload=self._reload,
+            silence=alerts.silence,
             status=self._health,
             stop=self._stop,
         )

@@ -12,7 +12,7 @@ from backhaul_hub.errors import RegistryError
 if TYPE_CHECKING:
     import aiosqlite
 
-SCHEMA_VERSION = 16
+SCHEMA_VERSION = 17
 
 _DEVICE_NODE = """
 CREATE TABLE device_node (
@@ -43,6 +43,7 @@ _STEPS = {
     13: "ALTER TABLE mark ADD COLUMN chain TEXT NOT NULL DEFAULT '{}';",
     14: TO_COLUMNS,
     15: tables.DICTIONARIES,
+    16: tables.ALERTS,
 }
 
 SCHEMA = f"""
@@ -128,6 +129,7 @@ CREATE TABLE vehicle_clock (
 {_DEVICE_NODE}{tables.HEADS}{tables.CONFLICTS}{tables.OUTBOX}{tables.DEVICE_KNOWLEDGE}{tables.COMMANDS}
 {tables.SHADOWS}{tables.ENROLMENT}{tables.REVOCATIONS}{tables.PEOPLE}
 {tables.KEY_ROTATIONS}{tables.GENERATIONS}{tables.VEHICLES}{tables.IMPORTS}{tables.DICTIONARIES}
+{tables.ALERTS}
 """
 
 

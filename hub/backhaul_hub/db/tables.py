@@ -196,3 +196,59 @@ CREATE TABLE import_hour (
     PRIMARY KEY (device, hour)
 ) STRICT, WITHOUT ROWID;
 """
+ALERTS = """
+CREATE TABLE alert (
+    id TEXT PRIMARY KEY,
+    source TEXT NOT NULL,
+    device TEXT NOT NULL,
+    name TEXT NOT NULL,
+    about TEXT NOT NULL,
+    severity TEXT NOT NULL,
+    text TEXT NOT NULL,
+    hint TEXT NOT NULL,
+    since_ns INTEGER NOT NULL,
+    heard_ns INTEGER NOT NULL,
+    seen_ns INTEGER NOT NULL,
+    late INTEGER NOT NULL,
+    ended_ns INTEGER NOT NULL,
+    ended_why TEXT NOT NULL,
+    acked_ns INTEGER NOT NULL,
+    acked_by TEXT NOT NULL,
+    note TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX alert_by_end ON alert (ended_ns, device);
+CREATE TABLE alert_told (
+    alert TEXT NOT NULL,
+    channel TEXT NOT NULL,
+    count INTEGER NOT NULL,
+    last_ns INTEGER NOT NULL,
+    PRIMARY KEY (alert, channel)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE alert_silence (
+    id INTEGER PRIMARY KEY,
+    place TEXT NOT NULL,
+    name TEXT NOT NULL,
+    from_ns INTEGER NOT NULL,
+    until_ns INTEGER NOT NULL,
+    who TEXT NOT NULL,
+    why TEXT NOT NULL,
+    ended_ns INTEGER NOT NULL,
+    ended_by TEXT NOT NULL
+) STRICT;
+CREATE TABLE alert_notice (
+    number INTEGER PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    channel TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    alert TEXT NOT NULL,
+    made_ns INTEGER NOT NULL,
+    message TEXT NOT NULL,
+    sent_ns INTEGER NOT NULL
+) STRICT;
+CREATE INDEX alert_notice_waiting ON alert_notice (number) WHERE sent_ns = 0;
+CREATE TABLE alert_position (
+    stream TEXT PRIMARY KEY,
+    created TEXT NOT NULL,
+    seq INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+"""

@@ -36,6 +36,7 @@ TWO_MACHINES = "two-machines"
 MACHINE_CHANGED = "machine-changed"
 CERTIFICATE_EXPIRES = "certificate-expires"
 IMPORT_UNFINISHED = "import-unfinished"
+PEOPLE_NOT_TOLD = "people-not-told"
 
 _ERROR, _WARNING = Severity.ERROR, Severity.WARNING
 
@@ -59,6 +60,13 @@ KINDS = (
         "the servers have streams of a vehicle that hub.db does not know: it is an older copy",
         "stop the control plane, and: backhaul-hub restore --from-streams; or the vehicle is taken in as it connects",
         after_s=10,
+    ),
+    Kind(
+        PEOPLE_NOT_TOLD,
+        _ERROR,
+        "people do not hear of alerts over a channel",
+        "mend what is said there, then: backhaul-hub notify test CHANNEL; what waits goes by itself (docs/alerts.md)",
+        after_s=30,
     ),
     Kind(
         STREAM_FULL,

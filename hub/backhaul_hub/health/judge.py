@@ -77,6 +77,8 @@ class HealthFacts:
     """Dictionaries that messages of UP wait for."""
     crowded: Mapping[str, str] = field(default_factory=dict)
     """Devices that have more dictionaries in use than the hub keeps."""
+    not_told: Mapping[str, str] = field(default_factory=dict)
+    """Why channels to people do not take their messages, by channel."""
     imports: str = ""
     """Which imports were ended before all was kept; empty: none."""
     unknown: Collection[str] = ()
@@ -113,6 +115,8 @@ class HubHealth:
             yield Finding(kinds.JETSTREAM_SILENT)
         if facts.older:
             yield Finding(kinds.REGISTRY_OLDER, detail=facts.older)
+        for channel, why in facts.not_told.items():
+            yield Finding(kinds.PEOPLE_NOT_TOLD, Place(about=channel), why)
         if facts.imports:
             yield Finding(kinds.IMPORT_UNFINISHED, detail=facts.imports)
         for info in facts.streams or []:

@@ -63,6 +63,7 @@ class HealthWatch:
         time: knows of steps of the machine's clock.
         sync: knows the heads of all devices.
         imports: tells which imports were ended before all was kept.
+        not_told: tells which channels to people fail, and why.
     """
 
     config: InitVar[HubConfig]
@@ -86,6 +87,7 @@ class HealthWatch:
     time: HubTime | None = None
     sync: HubSync | None = None
     imports: Callable[[], Awaitable[str]] | None = None
+    not_told: Callable[[], Mapping[str, str]] = dict
 
     def __post_init__(self, config: HubConfig) -> None:
         self.facts = HealthFacts(None)
@@ -129,6 +131,14 @@ class HealthWatch:
             "conditions_not_shown": len(self.shown[_CONDITIONS_SHOWN:]),
         }
 
+    def lasting(self) -> set[tuple[str, str, str]]:
+        """Return (code, device, about) of all conditions that are found, hidden ones too."""
+        return self._health.conditions.lasting()
+
+    def after_s(self, code: str) -> float:
+        """Return for how many seconds a condition must be found before it is shown. Raises: KeyError: no such code."""
+        return self._health.conditions.after_s(code)
+
     def samples(self) -> Iterator[Sample]:
         """Yield the values of the hub's metrics."""
         return samples(self.facts, self.shown, self.looked_ns)
@@ -164,6 +174,7 @@ class HealthWatch:
             older=self.older(),
             clock_step=self._clock_step(),
             imports=await self.imports() if self.imports else "",
+            not_told=self.not_told(),
         )
 
     def _clock_step(self) -> str:

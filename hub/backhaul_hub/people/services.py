@@ -24,6 +24,7 @@ from backhaul_codec.state.merge import HeadKey
 from backhaul_codec.state.tree import Topology
 from backhaul_codec.state.tree_text import describe, render
 from backhaul_hub import questions
+from backhaul_hub.alerts.service import AlertService
 from backhaul_hub.commands import rows as command_rows
 from backhaul_hub.commands.command import command_subject
 from backhaul_hub.commands.delivery import BODY_BYTES_MAX
@@ -62,6 +63,7 @@ class PeopleServices:
     core: HubSync
     sync: SyncService
     known: Callable[[], Mapping[str, Device]]
+    alerting: AlertService
     report: Callable[[Mapping[str, Device], str], bytes]
     """A page of the report on some devices: of those after an id."""
 
@@ -164,7 +166,33 @@ class PeopleServices:
         documents = {part: [each._asdict() for each in some] for part, some in found.items()}
         return {"device": question.device, "documents": documents}
 
+    async def alerts(self, scope: Scope, question: questions.AlertsQuestion) -> dict[str, Any]:
+        """Return alerts of the devices that are seen; those of the hub itself to a person who sees all."""
+        if question.device is not None:
+            scope.require_device(question.device)
+        devices = None if scope.whole else scope.devices
+        return await self.alerting.listed(question, devices, scope.sees)
+
     # To write
+
+    async def acknowledge(self, scope: Scope, question: questions.Acknowledge) -> dict[str, Any]:
+        """Acknowledge an alert, as the person who asks."""
+        device = self.alerting.device_of(question.id)
+        if device is None or not scope.sees(device or FLEET):
+            raise WriteRefusedError(f"no alert {question.id} is open", hint="ask for them: alerts")
+        question.who = _author(scope, question.who)
+        return await self.alerting.acknowledge(question)
+
+    async def silence(self, scope: Scope, question: questions.SilenceQuestion) -> dict[str, Any]:
+        """Begin or end a silence of a part that is seen, as the person who asks."""
+        if question.end is not None:
+            place = self.alerting.place_of(question.end)
+            if place is None or not scope.sees(place):
+                raise WriteRefusedError(f"no silence {question.end} holds")
+        else:
+            scope.require(question.group)
+        question.who = _author(scope, question.who)
+        return await self.alerting.silence(question)
 
     async def set(self, scope: Scope, question: questions.Set) -> dict[str, Any]:
         """Write points, as the person who asks."""

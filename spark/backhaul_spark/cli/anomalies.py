@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import date
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,6 +26,10 @@ SHOWN = 20
 @click.option("--day", help="The day, such as 2026-01-31, UTC. Without it: all days that are due.")
 @click.option("--hour", type=click.IntRange(0, 23), help="Only this hour of the day.")
 @_options.fleet_config
+@click.option(
+    "--hub-dir",
+    help="Tell people, too: publish the anomalies of the last two days to this hub as alerts.",
+)
 @_options.as_json
 @_options.quiet
 def anomalies(
@@ -30,6 +37,7 @@ def anomalies(
     day: str | None,
     hour: int | None,
     config: str | None,
+    hub_dir: str | None,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -37,9 +45,11 @@ def anomalies(
 
     Peers are the devices of the same model and firmware. The result goes to the tables `anomalies`
     and `fleet_days`. Without --day every ended day is judged whose rollups or completeness reports have
-    changed since, so that late data restates what was said of it.
+    changed since, so that late data restates what was said of it. With --hub-dir the hub tells people of the last two
+    days' anomalies as it tells them of alerts; a hub that is away ends the command, and the next run tells it.
     """
     from backhaul_runtime.clock import SYSTEM_CLOCK
+    from backhaul_spark.fleet.alerts import fresh_days
     from backhaul_spark.fleet.job import FleetJob
     from backhaul_spark.fleet.settings import FleetSettings
 
@@ -55,10 +65,46 @@ def anomalies(
         results.append(asdict(done) | {"found": rows})
         if not as_json:
             _print(done, rows)
+    if hub_dir is not None:
+        # Also what a former run judged, and could not tell: the hub keeps each once.
+        recent = fresh_days(SYSTEM_CLOCK.now_ns()) if day is None else days
+        _publish(hub_dir, table_root, sorted({*days, *recent}), hour, quiet=quiet)
     if as_json:
         print(json.dumps(results, default=str))
     elif not days:
         print("no day has changed since it was judged")
+
+
+def _publish(
+    hub_dir: str, root: str, days: Sequence[date], hour: int | None, *, quiet: bool
+) -> None:
+    """Publish the anomalies of days as alerts; the hub stores each once."""
+    from backhaul_runtime.clock import SYSTEM_CLOCK
+    from backhaul_spark.errors import TableMissingError
+    from backhaul_spark.fleet.alerts import anomaly_alerts
+    from backhaul_spark.fleet.standing import all_said
+    from backhaul_spark.nats.endpoint import endpoint_from
+    from backhaul_spark.sink.outgoing import alert_message
+    from backhaul_spark.sink.publisher import Publisher
+
+    now_ns, alerts = SYSTEM_CLOCK.now_ns(), []
+    with contextlib.suppress(TableMissingError):  # nothing was ever judged
+        for day in days:
+            alerts += anomaly_alerts(all_said(root, day, hour), day, hour, now_ns)
+    if not alerts:
+        return
+    env = _options.hub_env(Path(hub_dir) / "hub.toml")
+    login = _options.twin_login(hub_dir)
+    source = _options.source_options(hub_dir, None, login, None, "UP_*")
+    endpoint = endpoint_from({key.lower(): value for key, value in source.items()})
+    publisher = Publisher(
+        endpoint, tell=lambda text: _options.tell(text, quiet=quiet), give_up=lambda: True
+    )
+    try:
+        told = publisher.publish(alerts, lambda alert: alert_message(env, alert))
+    finally:
+        publisher.close()
+    _options.tell(f"told the hub of {told.stored} anomalies, {told.repeats} it knew", quiet=quiet)
 
 
 def _rows(root: str, day: date, hour: int | None) -> list[dict[str, Any]]:

@@ -1,0 +1,134 @@
+"""`backhaul-hub notify dry-run`, `notify test CHANNEL`: Show the notices to come, and try a channel."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from backhaul_codec.state.point_text import shown
+from backhaul_hub.alert_settings import SEVERITIES, AlertsSection, Severity
+from backhaul_hub.alerts import rows
+from backhaul_hub.alerts.alert import AlertKey, AlertRecord
+from backhaul_hub.alerts.dry_run import Prospect, made_up, prospect
+from backhaul_hub.alerts.outbox import NoticeMessage
+from backhaul_hub.alerts.plan import Notice, Routes, places_of
+from backhaul_hub.alerts.senders import Sender
+from backhaul_hub.alerts.silences import Silences
+from backhaul_hub.cli._ask import Operator, ask
+from backhaul_hub.cli._options import directory_option, json_option
+from backhaul_hub.cli._printing import print_json
+from backhaul_hub.config import load
+from backhaul_hub.db.store import Registry
+from backhaul_hub.errors import ConfigError, HubError
+from backhaul_hub.people.credentials import tree_above
+from backhaul_runtime.clock import SystemClock
+
+
+@click.group()
+def notify() -> None:
+    """Show the notices to come, and try a channel to people."""
+
+
+@notify.command("dry-run")
+@click.option(
+    "--device", metavar="VID", help="Of an alert that is not there, as if it were raised now."
+)
+@click.option("--severity", type=click.Choice(SEVERITIES), help="Likewise.  [default: critical]")
+@click.option("--name", help="Likewise: its rule, or its condition's code.")
+@click.option(
+    "--source",
+    type=click.Choice(["rule", "health", "anomaly"]),
+    help="Likewise.  [default: rule, without --device health]",
+)
+@directory_option
+@json_option
+def dry_run(
+    device: str | None,
+    severity: Severity | None,
+    name: str | None,
+    source: str | None,
+    directory: Path,
+    as_json: bool,
+) -> None:
+    """Show the notices to come by hub.toml as it is now: of all open alerts, or of one that is not there.
+
+    Nothing is sent and nothing is written; the control plane need not run.
+    """
+    now_ns = SystemClock().now_ns()
+    asked: AlertRecord | None = None
+    if any(each is not None for each in (device, severity, name, source)):
+        key = AlertKey(source or ("rule" if device else "health"), device or "", name or "NAME", "")
+        asked = made_up(key, severity or "critical", now_ns)
+    found, unknown = asyncio.run(_prospects(directory, load(directory).alerts, asked, now_ns))
+    for group in unknown:
+        click.echo(
+            f"no group or device {shown(group)}, which a route names: nothing is below it", err=True
+        )
+    if as_json:
+        print_json([each.to_json() for each in found])
+        return
+    for each in found:
+        click.echo("\n".join(_lines(each)))
+    if not found:
+        click.echo("no alert is open", err=True)
+
+
+@notify.command()
+@click.argument("channel")
+@directory_option
+def test(channel: str, directory: Path) -> None:
+    """Send a test over CHANNEL, as hub.toml is now, and have all waiting notices sent."""
+    config = load(directory)
+    settings = config.alerts.channels.get(channel)
+    if settings is None:
+        known = ", ".join(sorted(config.alerts.channels)) or "none"
+        raise ConfigError(f"hub.toml has no channel {channel!r}", hint=f"it has: {known}")
+    now_ns = SystemClock().now_ns()
+    key = AlertKey("health", "", "test", channel)
+    alert = made_up(key, "info", now_ns)
+    notice = Notice(f"{alert.id}.test.{channel}", channel, "raised", alert, now_ns)
+    sender = Sender(channel, settings, directory, config.twin.env)
+    delivered = asyncio.run(sender.send(NoticeMessage(secrets.token_hex(16), channel, [notice])))
+    click.echo(f"{channel} has taken it")
+    if delivered.refused:
+        raise HubError(f"but not for all: {delivered.refused}")
+    try:
+        waiting = ask(Operator(directory), "notify", {"channel": channel})["waiting"]
+    except HubError as error:
+        click.echo(f"the control plane was not told to send what waits: {error}", err=True)
+    else:
+        click.echo(
+            f"{waiting} notices wait for it, and go now" if waiting else "nothing waits for it"
+        )
+
+
+async def _prospects(
+    directory: Path, settings: AlertsSection, asked: AlertRecord | None, now_ns: int
+) -> tuple[list[Prospect], list[str]]:
+    """Return the notices to come, and the groups of routes that are not in the tree."""
+    async with await Registry.open_existing(directory / "hub.db") as registry:
+        tree = await tree_above(registry)
+        silences = Silences(await rows.silences(registry))
+        told = await rows.told_of(registry)
+        known = await rows.known_alerts(registry)
+    places: Callable[[str], list[str]] = lambda device: [*places_of(device, tree.ancestors)]
+    routes = Routes(settings, places)
+    alerts = [each for each in known if not each.ended_ns] if asked is None else [asked]
+    named = {group for route in settings.routes for group in route.groups}
+    unknown = sorted(group for group in named if not tree.attached(group))
+    found = [prospect(each, routes, silences, told.get(each.id, {}), now_ns) for each in alerts]
+    return found, unknown
+
+
+def _lines(found: Prospect) -> list[str]:
+    alert = found.alert
+    about = f" {alert.key.about}" if alert.key.about else ""
+    head = f"{alert.severity} {alert.key.device or '(hub)'} {alert.key.name}{about}"
+    lines = [shown(f"{head}: {alert.text}")]
+    if found.nobody:
+        return [*lines, f"    {found.nobody}"]
+    return lines + [f"    {name}: {words}" for name, words in found.channels.items()]
