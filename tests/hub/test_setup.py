@@ -56,7 +56,7 @@ async def test_a_devices_document_is_its_own(tmp_path: Path) -> None:
     assert {path.stat().st_mode & 0o777 for path in made.iterdir()} == {0o600}
     identity = identity_of(hub)
     token = identity.token
-    assert len(token) == 24
+    assert len(token) == 17
     assert (identity.device, identity.down_stream) == ("VID-001", "DOWN_00")
     assert identity.link == LinkCapacity("scheduled", 20.0)
     assert identity_of(hub, "VID-002").token != token
