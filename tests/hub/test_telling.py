@@ -13,6 +13,7 @@ from backhaul_codec.ranges import RangeSet
 from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.errors import HubError
 from backhaul_hub.uplink.notify import Teller
+from backhaul_hub.uplink.standing_requests import StandingRequest
 from tests.hub.told_hub import KEY, Hub
 from tests.support.waiting import until
 
@@ -138,6 +139,26 @@ async def test_a_request_names_the_machine_that_may_give_up_and_is_made_anew_for
     await asks_until(hub, lambda: True)
     assert [each.get("machine") for each in asked] == [None, "a1", "", ""]
     assert [each["ranges"] for each in asked] == [[[2, 2]]] * 3 + [[]]
+
+
+async def test_a_request_of_an_earlier_control_plane_is_made_anew_for_another_machine() -> None:
+    """Its vehicle may not have read it: the machine that it names would give up what a clone has."""
+    hub, asked = Hub(1, 3), []
+    hub.requests = {("VID-001", "bulk"): StandingRequest(7, ((2, 2),), "a1")}
+    machine = "a1"
+
+    class Down:
+        async def publish(self, subject: str, body: bytes) -> None:
+            assert subject == "in.VID-001.s.resend.bulk"
+            asked.append(json.loads(body))
+
+    hub.teller._api = Down()  # type: ignore[assignment]
+    hub.teller.answerer = lambda device: machine
+    await asks_until(hub, lambda: bool(hub.teller._asked))
+    assert asked == []
+    machine = ""
+    await asks_until(hub, lambda: len(asked) == 1)
+    assert (asked[0]["ranges"], asked[0]["machine"]) == ([[2, 2]], "")
 
 
 async def asks_until(hub: Hub, condition: Callable[[], bool]) -> None:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.uplink.notify import Teller
 from tests.support.hub_sync import FakeClock
+
+if TYPE_CHECKING:
+    from backhaul_hub.continuity.former_epochs import Place
+    from backhaul_hub.uplink.standing_requests import StandingRequest
 
 KEY = LaneKey("VID-001", "bulk", 7)
 
@@ -15,6 +21,8 @@ class Hub:
 
     def __init__(self, *seqs: int) -> None:
         self.settled = True
+        self.requests: dict[Place, StandingRequest] = {}
+        """What stands in DOWN of an earlier control plane."""
         self.continuity = Continuity()
         for seq in seqs:
             self.continuity.arrived(KEY, seq, 10, 1)
@@ -27,7 +35,11 @@ class Hub:
             lags={},
             settled=lambda: self.settled,
             answerer=lambda device: None,
+            standing=self.stands,
         )
+
+    async def stands(self) -> dict[Place, StandingRequest]:
+        return self.requests
 
     def tell(self) -> dict[LaneKey, int]:
         told = self.teller._untold()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 
 import structlog
 
@@ -14,9 +15,12 @@ from backhaul_hub.control.gate import Gate
 from backhaul_hub.control.ground import Ground
 from backhaul_hub.control.subsystem import Subsystem, Tasks
 from backhaul_hub.control.sync_shell import SyncShell
+from backhaul_hub.lane_names import DOWN
+from backhaul_hub.nats.stream_reader import StoredReader
 from backhaul_hub.shards import shard_of, up_name
 from backhaul_hub.uplink.notify import Teller
 from backhaul_hub.uplink.reader import UplinkReader
+from backhaul_hub.uplink.standing_requests import standing_requests
 
 log = structlog.get_logger(__name__)
 
@@ -59,6 +63,7 @@ class Reading(Subsystem):
             lags=fleet.sources.lags,
             settled=self._settled,
             answerer=gate.vehicles.vehicles.identities.answerer,
+            standing=partial(standing_requests, StoredReader(ground.client, DOWN)),
         )
         self.presence = Presence(*(ground.api, ground.clock, active, leafs.links, leafs.looks))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass
 
 import msgspec
@@ -18,6 +18,7 @@ from backhaul_hub.continuity.resend_policy import RepairBook
 from backhaul_hub.device import DeviceLink
 from backhaul_hub.errors import HubError
 from backhaul_hub.nats.jetstream import JetStreamApi
+from backhaul_hub.uplink.standing_requests import StandingRequest
 from backhaul_runtime.clock import Clock
 from backhaul_runtime.trouble import Trouble
 
@@ -36,6 +37,7 @@ class Teller:
         lags: of the sources, by (device, lane), where they are known.
         settled: whether all that UP holds has been read, so that what is missing is missing.
         answerer: which machine of a device may say that something is lost (`Identities.answerer`).
+        standing: reads the requests that stand in DOWN already.
     """
 
     _api: JetStreamApi
@@ -47,9 +49,10 @@ class Teller:
     lags: Mapping[tuple[str, str], int]
     settled: Callable[[], bool]
     answerer: Callable[[str], str | None]
+    standing: Callable[[], Awaitable[dict[Place, StandingRequest]]]
 
     def __post_init__(self) -> None:
-        self._asked: dict[Place, tuple[int, tuple[tuple[int, int], ...], str | None]] = {}
+        self._asked: dict[Place, StandingRequest] = {}
         """By lane: what stands in DOWN, and which machine it names."""
         self._repair = RepairBook(self._continuity)
         self._told: dict[LaneKey, Watermark] = {}
@@ -105,17 +108,26 @@ class Teller:
 
     async def ask_for_gaps(self) -> None:
         """Ask connected devices for the missing messages of their lanes; for ever."""
+        await self._look_what_stands()
         while True:
-            for (device, lane), (epoch, ranges, machine) in list(self._asked.items()):
-                if self.answerer(device) != machine:
+            for (device, lane), request in list(self._asked.items()):
+                if self.answerer(device) != request.machine:
                     # Whoever comes next reads it: it must not name a machine that may not say so now.
-                    await self._ask(device, lane, epoch, ranges)
+                    await self._ask(device, lane, request.epoch, request.ranges)
             if self.settled():
                 now_s = self._clock.monotonic_s()
                 for device, lane, ask in self._repair.asks(self._up_since(now_s), self.lags, now_s):
                     # What is not told now is due again by and by.
                     await self._ask(device, lane, ask.epoch, ask.ranges)
             await asyncio.sleep(_ASK_INTERVAL_S)
+
+    async def _look_what_stands(self) -> None:
+        trouble = Trouble(log, "requests_not_read", HubError, NatsError)
+        known = False
+        while not known:
+            async with trouble:
+                self._asked = await self.standing() | self._asked
+                known = True
 
     async def _ask(
         self, device: str, lane: str, epoch: int, ranges: tuple[tuple[int, int], ...]
@@ -126,7 +138,7 @@ class Teller:
         try:
             await self._api.publish(f"in.{device}.s.resend.{lane}", body)
             if ranges:
-                self._asked[device, lane] = epoch, ranges, machine
+                self._asked[device, lane] = StandingRequest(epoch, ranges, machine)
             else:
                 self._asked.pop((device, lane), None)
         except (HubError, NatsError) as error:
