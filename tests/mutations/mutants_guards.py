@@ -148,4 +148,15 @@ GUARD_MUTANTS = (
         "(?=(....))[0-9a-f]{{24}}",
         named("tests/codec/test_log_lines.py", "test_a_vehicles_token_stands_in_no_field"),
     ),
+    Mutant(
+        "requests-forgotten",
+        "a request of before the hub's restart goes on naming a machine that may give up nothing any more",
+        "hub/backhaul_hub/uplink/notify.py",
+        "self._asked = await self.standing() | self._asked",
+        "await self.standing()",
+        named(
+            "tests/hub/test_telling.py",
+            "test_a_request_of_an_earlier_control_plane_is_made_anew_for_another_machine",
+        ),
+    ),
 )
