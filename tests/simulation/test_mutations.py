@@ -277,9 +277,20 @@ MUTATIONS = {
 }
 
 
+KNOWN_SEEDS = {
+    "a receipt explains too much": 113,
+    "marks are not believed": 73,
+    "given up without a receipt": 46,
+    "an epoch goes on without the hub's word": 150,
+    "each machine moves a message as its own": 64,
+    "a rebuilt hub.db is not filled from UP": 156,
+}
+"""Where the first seed that finds a bug is far: nine tenths of the time of these tests went into the way there."""
+
+
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_a_planted_bug_is_found(name: str) -> None:
     """The simulation finds it, by the invariant that it breaks."""
     make, expected = MUTATIONS[name]
-    what = found(make)
+    what = found(make, KNOWN_SEEDS.get(name, 0))
     assert any(text in what for text in expected), what
