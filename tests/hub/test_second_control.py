@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from nats.errors import NoRespondersError
 
 from backhaul_hub.access.account_files import jwts_in_files, write_accounts
 from backhaul_hub.access.keys import read_keys
@@ -81,6 +82,12 @@ class Scene:
 
         self._stack.push_async_callback(end)
         await until(lambda: plane.reading.readers != [] or running.done())
+        async with self.rig.connection() as client:
+            while not running.done():  # it reads streams before it answers
+                with suppress(NoRespondersError):
+                    await client.request("hub.status", b"", timeout=30)
+                    break
+                await asyncio.sleep(0.02)
         return plane
 
     async def there(self, name: AccountName = "FLEET") -> str:
