@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import sqlite3
 from typing import TYPE_CHECKING
 
@@ -33,8 +34,10 @@ OWN_VALUE = f"$KV.TWIN_SHADOW.fleet.prod.veh.{STOLEN}.nothing"
 """A value of the stolen vehicle's own."""
 EPOCH = 7
 """Of the honest vehicle's messages."""
-# What the reader of UP writes with each message of the honest vehicle.
-_BOOKKEEPING = frozenset({"position", "block", "block_lane"})
+# What the readers of UP and of the twin job's events write with each message of the honest vehicle.
+_BOOKKEEPING = frozenset({"position", "block", "block_lane", "alert_position"})
+_CONDITION = re.compile(r"alert \('[0-9a-f]+', 'health', ")
+"""An alert of what the hub has noticed itself: that an attack is noticed is no harm."""
 
 Facts = dict[str, str]
 
@@ -123,7 +126,10 @@ class HubFacts:
         return [
             row
             for row in rows
-            if STOLEN not in row and SOURCE not in row and not row.startswith(own_lane)
+            if STOLEN not in row
+            and SOURCE not in row
+            and not row.startswith(own_lane)
+            and not _CONDITION.match(row)
         ]
 
 
