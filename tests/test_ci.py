@@ -66,6 +66,19 @@ def test_what_an_earlier_run_has_left_excuses_no_run_that_was_killed(tmp_path: P
     assert ran.returncode
 
 
+@pytest.mark.parametrize(("bad", "passes"), [("nothing", True), ("lint", False), ("demo", False)])
+def test_a_check_that_fails_beside_the_tests_fails_the_run(
+    tmp_path: Path, bad: str, passes: bool
+) -> None:
+    (tmp_path / ".ci").mkdir()
+    shutil.copy(ROOT / ".ci" / "run", tmp_path / ".ci")
+    _program(tmp_path / "bin/make", f'#!/bin/sh\necho "made $1"\n[ "$1" != {bad} ]\n')
+    environment = {"PATH": f"{tmp_path / 'bin'}:{os.defpath}"}
+    ran = subprocess.run([tmp_path / ".ci/run"], env=environment, check=False, capture_output=True)
+    assert (ran.returncode == 0) is passes, ran
+    assert b"made lint" in ran.stdout
+
+
 @pytest.mark.parametrize(
     ("on_path", "builds"),
     [("1.30.1", "1.30.1"), ("1.23", "1.23"), ("1.9.7", "1.26.6")],
