@@ -61,7 +61,7 @@ def test_a_commit_is_checked_by_programs_of_this_environment_alone() -> None:
 
 def test_ci_makes_the_pages_and_every_page_is_in_their_index() -> None:
     """Sphinx names the others as well, but later."""
-    assert "\nmake docs\n" in (ROOT / ".ci" / "run").read_text()
+    assert re.search(r"\bmake [a-z ]*\bdocs\b", (ROOT / ".ci" / "run").read_text())
     index = (ROOT / "docs" / "index.md").read_text().splitlines()
     for page in (ROOT / "docs").glob("*.md"):
         assert page.stem in {*index, "index"}
