@@ -18,7 +18,7 @@ _CHARACTERS = 17
 _ALPHABET = string.digits + string.ascii_letters
 _KINDS = "".join(rf"(?=[0-9A-Za-z]*[{kind}])" for kind in ("0-9", "a-z", "A-Z"))
 DEVICE_TOKEN = rf"(?:[0-9a-f]{{24}}|{_KINDS}[0-9A-Za-z]{{{_CHARACTERS}}})"
-"""The pattern of a token, of either form. Whoever looks for it in a text sees to its ends."""
+"""The pattern of a token, of either form. It does not say which characters may stand before and behind it."""
 _WHOLE = re.compile(DEVICE_TOKEN)
 
 

@@ -149,8 +149,7 @@ async def test_a_request_of_an_earlier_control_plane_is_made_anew_for_another_ma
 
     class Down:
         async def publish(self, subject: str, body: bytes) -> None:
-            assert subject == "in.VID-001.s.resend.bulk"
-            asked.append(json.loads(body))
+            asked.append((subject, json.loads(body)))
 
     hub.teller._api = Down()  # type: ignore[assignment]
     hub.teller.answerer = lambda device: machine
@@ -158,7 +157,13 @@ async def test_a_request_of_an_earlier_control_plane_is_made_anew_for_another_ma
     assert asked == []
     machine = ""
     await asks_until(hub, lambda: len(asked) == 1)
-    assert (asked[0]["ranges"], asked[0]["machine"]) == ([[2, 2]], "")
+    [(subject, words)] = asked
+    assert subject == "in.VID-001.s.resend.bulk"
+    assert (words["ranges"], words["machine"]) == ([[2, 2]], "")
+    hub.requests = {("VID-009", "bulk"): StandingRequest(7, ((2, 2),), "a1")}  # removed since
+    hub.teller._asked.clear()
+    await asks_until(hub, lambda: bool(hub.teller._asked))
+    assert len(asked) == 1
 
 
 async def asks_until(hub: Hub, condition: Callable[[], bool]) -> None:

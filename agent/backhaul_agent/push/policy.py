@@ -190,7 +190,7 @@ class PushPolicy(PushRule):
     def pushes_again(self, name: Lane, size: int) -> bool:
         """Tell whether a message is pushed that the hub has asked for again; where these are many, the lane is woken.
 
-        Whatever its seq is: while the lane is pushed nothing else brings it.
+        Its seq does not matter: while the lane is pushed nothing else brings the message.
         """
         lane = self._lanes.get(name)
         return lane is not None and lane.after is not None and self._has_room(name, lane, size)

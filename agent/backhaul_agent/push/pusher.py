@@ -26,7 +26,7 @@ LOOK_S = 1.0
 TEND_S = 5.0
 """How often a sleeping lane's durable is looked at and moved on, on the leaf: a link that comes back begins there."""
 OWED_BYTES_MAX = 64 * 1024
-"""What the hub may owe a word on: of a trickle its watermark comes every ten seconds."""
+"""Bytes of a lane that the hub need not have confirmed: it confirms a trickle every ten seconds."""
 log = structlog.get_logger("push")
 
 
@@ -145,7 +145,7 @@ def _view(lane: Lane) -> TrickleView:
     # Copies that were not pushed come by the source alone.
     behind = behind or lane.resends.flying
     runs = lane.entered.runs
-    # What is left of former epochs stands before the first message of this one.
+    # Messages of former epochs that are left stand before the first one of this epoch.
     if not appended:
         runs = runs and all(former.whole for former in lane.entered.chain()[:-1])
     return TrickleView(appended, watermark, status["outstanding_bytes"], runs, behind)

@@ -27,10 +27,10 @@ from backhaul_agent.ledger.sequence_offsets import OffsetStep, Steps
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-BUCKET_BYTES = (
-    64 * 1024
-)  # how finely bytes that the hub has not confirmed are remembered, at the coarsest
-BUCKETS = 64  # and by so many parts of them: a few messages each by itself, as a lane that is pushed goes by their bytes
+BUCKET_BYTES = 64 * 1024
+"""Bytes that the hub has not confirmed are remembered in parts of this size at most."""
+BUCKETS = 64
+"""And in so many parts at least. Of few messages each is one: a lane is pushed, or woken, by their bytes."""
 
 
 class AppenderState(StrEnum):

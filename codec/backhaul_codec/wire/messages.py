@@ -57,8 +57,8 @@ def encode_bundle(
 def encode_point(point: Point, *, epoch: int, seq: int, compression: Compression = "none") -> bytes:
     """Return one message with one point.
 
-    Node, type and key are not in it: publish it on `subjects.point_subject(...)`. What programs read
-    from a stream by themselves is not compressed.
+    Node, type and key are not in it: publish it on `subjects.point_subject(...)`. A message
+    that programs read from a stream without our codec is not to be compressed.
     Raises: CodecError.
     """
     return seal(write_point(point), Kind.POINT, epoch, seq, compression)

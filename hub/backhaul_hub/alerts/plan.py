@@ -211,7 +211,7 @@ class NoticePlan:
         silent_ns = self._silences.until(alert, places, now_ns)
         rules = self._routes.of(alert)
         if not alert.ended_ns:
-            # What a channel that fails has not been told yet is not said to it again.
+            # A notice that still waits for a channel, as one that fails, is not followed by its repetition.
             waiting = [each for each in rules if told.get(each) and self._waits(alert.id, each)]
             again_ns = [now_ns + rules.pop(each).repeat_ns for each in waiting]
             found = step(alert, rules, told, silent_ns, now_ns)

@@ -72,7 +72,7 @@ def webhook_post(message: NoticeMessage, env: str, key: bytes = b"") -> Post:
     """Return the request for a webhook.
 
     Args:
-        message: what is told.
+        message: the notices that go over the channel.
         env: of `[twin]`, that a receiver of several hubs may tell them apart.
         key: with which the body is signed; empty: it is not.
     """

@@ -1,7 +1,7 @@
 """Keeping alerts and telling people: the shell around `book`, `plan` and `outbox`.
 
     a look       health's conditions and the twin job's alerts go into the book
-    one commit   the alerts, the notices that are due, what is told with them, and the position in TWIN_EVENTS
+    one commit   the alerts, the notices that are due, the count of notices by alert, and the position in TWIN_EVENTS
     then         each channel's task: commit which notices the message has, send it, commit that it was sent
 
 If the control plane dies between the last two, the message goes again, under the same id: nobody else can tell whether it

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import KW_ONLY, dataclass
 
 import msgspec
@@ -44,7 +44,7 @@ class Teller:
     _continuity: Continuity
     _clock: Clock
     _: KW_ONLY
-    devices: Callable[[], Iterable[str]]
+    devices: Callable[[], Collection[str]]
     links: Mapping[str, DeviceLink]
     lags: Mapping[tuple[str, str], int]
     settled: Callable[[], bool]
@@ -110,8 +110,9 @@ class Teller:
         """Ask connected devices for the missing messages of their lanes; for ever."""
         await self._look_what_stands()
         while True:
+            known = self.devices()
             for (device, lane), request in list(self._asked.items()):
-                if self.answerer(device) != request.machine:
+                if device in known and self.answerer(device) != request.machine:
                     # Whoever comes next reads it: it must not name a machine that may not say so now.
                     await self._ask(device, lane, request.epoch, request.ranges)
             if self.settled():
