@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.simulation.run import ViolationError
+from tests.simulation.invariants import ViolationError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
