@@ -8,7 +8,6 @@ import pytest
 
 from backhaul_agent.client import connect
 from backhaul_codec.subjects import parse_uplink
-from tests.integration.doors import now_s
 from tests.integration.readings import at_the_hub
 from tests.integration.trickles import (
     BOTH,
@@ -28,8 +27,6 @@ from .conftest import World, lane
 
 pytestmark = [pytest.mark.nats]
 FRAMES = 40
-SOON_S = 5.0
-"""No watch of the agent or the hub looks as soon: what takes longer waited for one."""
 
 
 async def test_a_link_that_swallows_one_direction_loses_and_doubles_nothing(world: World) -> None:
@@ -44,9 +41,8 @@ async def test_a_link_that_swallows_one_direction_loses_and_doubles_nothing(worl
             relay.swallow(up=up, down=not up)
             await trickle.more(5)
             await until(partial(dialled, relay, before), "the leaf has dialled again")
-            known, back_s = trickle.count, now_s()
+            known = trickle.count
             await until(partial(arrived, world, known), "what was pushed into the dead link")
-            assert now_s() - back_s < SOON_S
     await all_confirmed(world, rig, trickle.count)
     assert lane(await world.report())["repeats"] < trickle.count
 
@@ -61,10 +57,8 @@ async def test_over_20_kbit_s_a_burst_is_sourced_and_what_is_live_overtakes_it(
         await pushed(agent, BOTH)
         await only_pushes(world)
         link.rate_bytes_s, link.round_trip_s = 2500, 0.6
-        began_s = now_s()
         await agent.publish("door", "open", "no", lane="live")
         await until(partial(live_arrived, world, 1), "an event")
-        assert now_s() - began_s < SOON_S
         await publish_frames(await world.leaf_client(rig), FRAMES)
         await pushed(agent, ["live"])
         await until(partial(bulk_sourced, world), "bulk is sourced again")
