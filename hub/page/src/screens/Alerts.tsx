@@ -1,0 +1,3 @@
+export function Alerts() {
+  return <h1>Alerts</h1>;
+}

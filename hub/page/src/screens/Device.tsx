@@ -1,0 +1,3 @@
+export function Device() {
+  return <h1>Device</h1>;
+}

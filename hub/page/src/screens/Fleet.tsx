@@ -1,0 +1,3 @@
+export function Fleet() {
+  return <h1>Fleet</h1>;
+}

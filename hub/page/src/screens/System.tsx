@@ -1,0 +1,3 @@
+export function System() {
+  return <h1>System</h1>;
+}
