@@ -186,6 +186,22 @@ class Desire(msgspec.Struct, forbid_unknown_fields=True):
     only: bool = False
 
 
+class PageLogin(msgspec.Struct, forbid_unknown_fields=True):
+    """A browser that logs in by a link: the link's token, and the public key that the browser made, in base64url."""
+
+    token: Annotated[str, Meta(max_length=64)]
+    public_key: Annotated[str, Meta(max_length=64)]
+
+
+class HoursQuestion(msgspec.Struct, forbid_unknown_fields=True):
+    """A page of whether the hours from one to another (ns since the Unix epoch) are complete: of one device, or of those after one."""
+
+    from_ns: Annotated[int, Meta(ge=0)]
+    to_ns: Annotated[int, Meta(ge=0)]
+    device: str | None = None
+    after: str = ""
+
+
 AlertId = Annotated[str, Meta(pattern=r"^[0-9a-f]{16}\Z")]
 
 

@@ -8,7 +8,7 @@ from backhaul_codec.protocol.credentials import Credentials
 from backhaul_hub.access.account_names import AccountName
 from backhaul_hub.access.keys import HubKeys
 from backhaul_hub.access.rules import vehicle_tags
-from backhaul_hub.device import Device
+from backhaul_hub.device import FLEET, Device
 from backhaul_hub.lane_names import node_lanes
 from backhaul_hub.nats.jwt import Rights, user_jwt
 from backhaul_hub.nats.nkey import new_key
@@ -21,6 +21,17 @@ OWN_USERS: dict[str, AccountName] = {
     "system": "SYS",
 }
 """The hub's own users, as hub.toml names them, each with its account."""
+
+PAGE = "page"
+"""Who serves the page to browsers: no person has this name."""
+PAGE_RIGHTS = Rights(
+    publish=(f"ask.read.{FLEET}.{PAGE}.login",),
+    subscribe=(f"inbox.{PAGE}.>",),
+    subs_max=10,
+    payload_bytes_max=4096,
+    connection_types=("STANDARD",),
+)
+"""It passes on the logins of browsers, and may ask nothing else: whoever breaks in there has no more."""
 
 
 def creds_file(user: str) -> str:
@@ -39,6 +50,20 @@ def add_twin_login(directory: Path, keys: HubKeys, *, now_s: int) -> bool:
         return False
     path.parent.mkdir(exist_ok=True, mode=0o700)
     write_private(path, new_login(keys, "twin", OWN_USERS["twin"], now_s=now_s).text())
+    return True
+
+
+def add_page_login(directory: Path, keys: HubKeys, *, now_s: int) -> bool:
+    """Write the login of who serves the page where there is none; tell whether that was so.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    path = directory / creds_file(PAGE)
+    if path.exists():
+        return False
+    path.parent.mkdir(exist_ok=True, mode=0o700)
+    write_private(path, new_login(keys, PAGE, "PEOPLE", now_s=now_s, rights=PAGE_RIGHTS).text())
     return True
 
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -29,6 +31,7 @@ from backhaul_hub.control.stream_watch import Streams
 from backhaul_hub.control.subsystem import Subsystem, Tasks, run
 from backhaul_hub.control.sync_shell import SyncShell
 from backhaul_hub.health.metrics import METRICS
+from backhaul_hub.health.overview import overview
 from backhaul_hub.health.watch import HealthWatch
 from backhaul_hub.hub_time import HubTime, keep_record
 from backhaul_hub.nats.connection import heard
@@ -69,7 +72,7 @@ class ControlPlane:
         watching = Watching(ground, fleet, gate, reading, sync, dictionaries, alerts)
         answers = Answers(
             *(ground, fleet, gate, reading, sync, alerts),
-            *(lambda: watching.health.status(), self.stop),
+            *(lambda: watching.health.status(), lambda: watching.overview(), self.stop),
         )
         self.parts = (
             ground,  # alone, and with servers that know the accounts
@@ -122,6 +125,7 @@ class Watching(Subsystem):
 
     async def start(self) -> None:
         """Make the watches."""
+        self._since_ns = self._ground.clock.now_ns()
         ground, fleet, gate = self._ground, self._fleet, self._gate
         self._certificates = CertificateWatch(ground.directory, ground.system, ground.servers)
         self.health = HealthWatch(
@@ -148,6 +152,14 @@ class Watching(Subsystem):
         """Return the findings of health's last look."""
         health = self.health
         return HealthLook(health.looked_ns, health.shown, health.lasting, health.after_s)
+
+    def overview(self) -> dict[str, Any]:
+        """Return the hub at one look."""
+        return overview(
+            *(self.health.status(), self.health.facts, self._fleet.sources.lags),
+            version=version("backhaul"),
+            since_ns=self._since_ns,
+        )
 
     def tasks(self) -> Tasks:
         """Return the watches."""

@@ -34,7 +34,9 @@ from backhaul_hub.health.service import announce
 from backhaul_hub.nats.connection import heard
 from backhaul_hub.nats.replies import respond_to
 from backhaul_hub.people.ask_service import AskService
+from backhaul_hub.people.hours import HourServices
 from backhaul_hub.people.identity import May, Person
+from backhaul_hub.people.page_logins import PageLogins
 from backhaul_hub.people.scope import Scope
 from backhaul_hub.people.services import PeopleServices
 from backhaul_hub.sync.service import SyncService
@@ -62,6 +64,7 @@ class Endpoint(NamedTuple):
 def endpoints(
     sync: SyncService,
     people: PeopleServices,
+    page: PageServices,
     *,
     acknowledge: Answer,
     alerts: Answer,
@@ -75,6 +78,7 @@ def endpoints(
     stop: Answer,
 ) -> list[Endpoint]:
     """Return the table of a control plane's services."""
+    hours, health, login = page.hours.hours, page.health, page.logins.login
     q, read, write = questions, May.READ, May.WRITE
     return [
         Endpoint("reload", None, reload, early=True),
@@ -98,7 +102,28 @@ def endpoints(
         Endpoint("shadow", q.Shadow, None, read, people.shadow),
         Endpoint("desire", q.Desire, None, write, people.desire),
         Endpoint("command", q.CommandQuestion, None, May.COMMAND, people.command),
+        Endpoint("hours", q.HoursQuestion, None, read, hours),
+        Endpoint("health", q.Nothing, None, read, health),
+        Endpoint("login", q.PageLogin, None, read, login),
     ]
+
+
+@dataclass(eq=False)
+class PageServices:
+    """What the fleet's page asks beside what all programs of people may ask."""
+
+    hours: HourServices
+    logins: PageLogins
+    _overview: Callable[[], dict[str, Any]]
+
+    async def health(self, scope: Scope, _: questions.Nothing) -> dict[str, Any]:
+        """Return the hub at one look, to a person who sees all."""
+        if not scope.whole:
+            raise RightsError(
+                f"the health of the hub itself is for who sees all: {scope.person.name} sees "
+                f"{scope.person.group}"
+            )
+        return self._overview()
 
 
 class Services:
@@ -163,6 +188,7 @@ class Answers(Subsystem):
     _sync: SyncShell
     _alerts: AlertShell
     _status: Callable[[], dict[str, Any]]
+    _overview: Callable[[], dict[str, Any]]
     _end: Callable[[], None]
 
     async def early(self) -> None:
@@ -182,8 +208,15 @@ class Answers(Subsystem):
             alerting=alerts,
             report=lambda devices, after: report.page(devices, (), after),
         )
+        page = PageServices(
+            HourServices(ground.registry, fleet.continuity),
+            PageLogins(
+                ground.keys, ground.registry, ground.clock, ground.config.page.session_h * 3600
+            ),
+            self._overview,
+        )
         table = endpoints(
-            *(service, people),
+            *(service, people, page),
             acknowledge=alerts.acknowledge,
             alerts=alerts.listed,
             commands=partial(listed, ground.registry),

@@ -40,6 +40,10 @@ class RigError(Exception):
     """A part did not start, or ended when it should not have."""
 
 
+NO_PAGE = ("--page-port", "0", "--websocket-port", "0")
+"""Words for `init`: tests that are not about the page take none of its ports."""
+
+
 def program(name: str) -> str:
     """Return the path of an installed program: beside this Python, else on PATH.
 
@@ -198,6 +202,7 @@ class HubRig:
                 str(self._watermark_interval_s),
                 "--up-gib",
                 "1",
+                *NO_PAGE,
                 *words,
             ]
         )
