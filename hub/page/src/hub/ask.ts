@@ -1,23 +1,15 @@
 // Questions to the hub: a JSON object each way (docs/people.md).
 import { NoRespondersError, PermissionViolationError, TimeoutError } from "@nats-io/nats-core";
 import { connection } from "./connection";
+import { Refused } from "./refused";
 import { session } from "./session";
 import { encodeToken } from "./subjects";
+
+export { Refused };
 
 const TIMEOUT_MS = 15_000;
 /** The hub answers four questions of one person at once, and refuses a fifth: one is left to other tabs. */
 const AT_ONCE = 3;
-
-/** What the hub, or the way to it, said in place of an answer. */
-export class Refused extends Error {
-  constructor(
-    message: string,
-    readonly hint: string = "",
-  ) {
-    super(message);
-    this.name = "Refused";
-  }
-}
 
 let busy = 0;
 const queue: (() => void)[] = [];

@@ -1,7 +1,8 @@
 // The page's one connection to the hub's server, over WebSocket.
 import { signal } from "@preact/signals";
 import { wsconnect, type NatsConnection } from "@nats-io/nats-core";
-import { session, type Session } from "./session";
+import { base64Url } from "./login_key";
+import { ended, session, type Session } from "./session";
 import { SigningSocket, type Signer } from "./signing_socket";
 
 /** off: nobody is logged in. down: it is tried again. refused: the server takes these credentials no longer. */
@@ -84,11 +85,9 @@ async function watch(opened: NatsConnection): Promise<void> {
   }
   if (current !== opened) return;
   // The client tries for ever, but where the server refuses the login.
+  const ends = session.peek()?.endsAt ?? null;
   current = null;
+  ended.value = ends !== null && ends <= Date.now() ? "this login has ended" : "the hub has ended this login";
   link.value = "refused";
-}
-
-function base64Url(bytes: Uint8Array): string {
-  const text = btoa(String.fromCharCode(...bytes));
-  return text.replace(/\+/g, "-").replace(/\//g, "_").replace(/=+$/, "");
+  session.value = null;
 }

@@ -13,6 +13,9 @@ export interface Session {
 
 export const session = signal<Session | null>(null);
 
+/** Why a login ended that nobody has ended here; null: none did. */
+export const ended = signal<string | null>(null);
+
 const LEVELS: readonly May[] = ["read", "write", "command"];
 
 /** Tell whether the person who is logged in has a right: what they may not do is not offered. */

@@ -1,6 +1,7 @@
 // The frame around every screen: where one is, who one is, how the link is.
 import type { ComponentChildren } from "preact";
-import { close, link } from "../hub/connection";
+import { link } from "../hub/connection";
+import { logOut } from "../hub/login";
 import { session } from "../hub/session";
 import { href, route, type Screen } from "../state/route";
 
@@ -28,7 +29,7 @@ export function Shell({ children }: { children: ComponentChildren }) {
         </span>
         {who && (
           <span class="who">
-            {who.name} · {who.group} <button onClick={() => void close()}>Log out</button>
+            {who.name} · {who.group} <button onClick={() => void logOut()}>Log out</button>
           </span>
         )}
       </header>

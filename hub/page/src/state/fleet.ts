@@ -4,7 +4,7 @@ import { signal } from "@preact/signals";
 /** A device as the service `devices` tells it; here is what the page uses of it. */
 export interface ReportedDevice {
   device: string;
-  link: { connected?: boolean | null; since_ns?: number | null; [other: string]: unknown };
+  link: { up: boolean; since_ns: number; [other: string]: unknown };
   agent: { up: boolean | null; conditions: readonly string[]; [other: string]: unknown };
   lanes: Readonly<Record<string, ReportedLane>>;
   nodes?: readonly string[];
@@ -50,7 +50,7 @@ export function rowOf(told: ReportedDevice, before?: DeviceRow): DeviceRow {
   }
   return {
     device: told.device,
-    up: told.link.connected ?? null,
+    up: told.link.since_ns === 0 && !told.link.up ? null : told.link.up,
     sinceMs: told.link.since_ns ? told.link.since_ns / 1e6 : null,
     newestMs: newest === null ? null : newest / 1e6,
     backlog,
