@@ -14,3 +14,14 @@ export function gridText(degrees: number, plus: string, minus: string, step: num
   const size = Math.abs(turned);
   return size < step / 2 ? "0°" : `${size.toFixed(digits)}° ${turned > 0 ? plus : minus}`;
 }
+
+/** Return the largest length of 1, 2 or 5 times a power of ten that is not above one, in metres. */
+export function roundLength(most: number): number {
+  const power = 10 ** Math.floor(Math.log10(Math.max(1, most)));
+  return [5, 2, 1].map((each) => each * power).find((each) => each <= most) ?? 1;
+}
+
+/** Return a length as text. */
+export function lengthText(metres: number): string {
+  return metres >= 1000 ? `${metres / 1000} km` : `${metres} m`;
+}

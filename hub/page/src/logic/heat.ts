@@ -19,6 +19,19 @@ export function stateCode(state: string): number {
   return Math.max(0, HOUR_STATES.indexOf(state as HourState));
 }
 
+const LETTERS: Record<string, HourState> = {
+  c: "complete",
+  w: "waiting",
+  e: "explained",
+  i: "imported",
+  s: "silent",
+};
+
+/** Return the states' numbers of the letters that the service `hours` tells, one an hour. */
+export function codesOf(letters: string): Uint8Array {
+  return Uint8Array.from(letters, (each) => stateCode(LETTERS[each] ?? "none"));
+}
+
 export interface HeatRow {
   id: string;
   label: string;

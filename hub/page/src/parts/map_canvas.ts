@@ -1,10 +1,11 @@
 // The map itself, loaded when it is first needed.
+import "./trusted";
 import L from "leaflet";
 import { feature } from "topojson-client";
 import type { GeometryCollection, Topology } from "topojson-specification";
 import world from "world-atlas/countries-110m.json";
 import { colour } from "../look/theme";
-import { gridStep, gridText } from "../logic/grid";
+import { gridStep, gridText, roundLength } from "../logic/grid";
 
 export interface Place {
   id: string;
@@ -28,6 +29,12 @@ const TONES: Record<Place["tone"], string> = {
   away: "text-quiet",
 };
 
+/** A length on the map, in metres and in pixels. */
+export interface Scale {
+  metres: number;
+  pixels: number;
+}
+
 export class MapCanvas {
   private readonly map: L.Map;
   private readonly land: L.GeoJSON;
@@ -41,24 +48,25 @@ export class MapCanvas {
   constructor(
     element: HTMLElement,
     private readonly onSelect: (id: string) => void,
+    private readonly onScale: (scale: Scale) => void,
   ) {
     this.map = L.map(element, {
       preferCanvas: true,
+      // Leaflet's own controls write HTML, which the page's policy refuses: the part brings its own.
       attributionControl: false,
+      zoomControl: false,
       worldCopyJump: true,
       minZoom: 1,
       maxZoom: 18,
       zoomSnap: 0.5,
       fadeAnimation: false,
     }).setView([20, 0], 1);
-    L.control.attribution({ prefix: false }).addAttribution("Outlines: Natural Earth").addTo(this.map);
-    L.control.scale({ imperial: false }).addTo(this.map);
     const topology = world as unknown as Topology<{ countries: GeometryCollection }>;
     this.land = L.geoJSON(feature(topology, topology.objects.countries), { interactive: false, style: () => this.landStyle() });
     this.land.addTo(this.map);
     this.grid.addTo(this.map);
-    this.map.on("moveend zoomend", () => this.drawGrid());
-    this.drawGrid();
+    this.map.on("moveend zoomend resize", () => this.moved());
+    this.moved();
     this.watch = new ResizeObserver(() => this.map.invalidateSize({ animate: false }));
     this.watch.observe(element);
   }
@@ -79,7 +87,7 @@ export class MapCanvas {
     this.draw(trails);
     const at = selected === null ? undefined : this.markers.get(selected);
     if (moved && at !== undefined && this.fitted) this.map.panTo(at.marker.getLatLng(), { animate: false });
-    if (!this.fitted && places.length > 0) this.fit(places);
+    if (!this.fitted && places.length > 0) this.fit();
   }
 
   /** Draw everything in the colours of now. */
@@ -90,9 +98,30 @@ export class MapCanvas {
     this.drawGrid();
   }
 
+  zoom(by: number): void {
+    this.map.setZoom(this.map.getZoom() + by, { animate: false });
+  }
+
+  /** Have all places in view. */
+  fit(): void {
+    const places = [...this.markers.values()].map(({ place }) => L.latLng(place.lat, place.lon));
+    this.fitted = true;
+    if (places.length > 0)
+      this.map.fitBounds(L.latLngBounds(places), { padding: [40, 40], maxZoom: 14, animate: false });
+  }
+
   end(): void {
     this.watch.disconnect();
     this.map.remove();
+  }
+
+  private moved(): void {
+    this.drawGrid();
+    const { x, y } = this.map.getSize();
+    const [left, right] = [this.map.containerPointToLatLng([0, y / 2]), this.map.containerPointToLatLng([100, y / 2])];
+    const each = left.distanceTo(right) / 100;
+    const metres = roundLength(each * Math.min(120, x / 3));
+    this.onScale({ metres, pixels: metres / each });
   }
 
   private put(place: Place): void {
@@ -129,12 +158,6 @@ export class MapCanvas {
       this.lines.delete(id);
     }
     this.land.bringToBack();
-  }
-
-  private fit(places: readonly Place[]): void {
-    this.fitted = true;
-    const bounds = L.latLngBounds(places.map((each) => [each.lat, each.lon]));
-    this.map.fitBounds(bounds, { padding: [40, 40], maxZoom: 14, animate: false });
   }
 
   private radius(place: Place): number {
