@@ -202,6 +202,19 @@ class HoursQuestion(msgspec.Struct, forbid_unknown_fields=True):
     after: str = ""
 
 
+class FleetQuestion(msgspec.Struct, forbid_unknown_fields=True):
+    """A page of short rows of devices: of those after one, with the newest values of some series (node.type[.key])."""
+
+    after: str = ""
+    series: Annotated[list[str], Meta(max_length=8)] = []
+
+
+class SeriesQuestion(msgspec.Struct, forbid_unknown_fields=True):
+    """Which series of telemetry there are: of one device, or of all."""
+
+    device: str | None = None
+
+
 AlertId = Annotated[str, Meta(pattern=r"^[0-9a-f]{16}\Z")]
 
 

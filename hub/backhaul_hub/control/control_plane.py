@@ -72,7 +72,8 @@ class ControlPlane:
         watching = Watching(ground, fleet, gate, reading, sync, dictionaries, alerts)
         answers = Answers(
             *(ground, fleet, gate, reading, sync, alerts),
-            *(lambda: watching.health.status(), lambda: watching.overview(), self.stop),
+            *(lambda: watching.health.status(), lambda: watching.overview()),
+            *(lambda: watching.health.shown, self.stop),
         )
         self.parts = (
             ground,  # alone, and with servers that know the accounts

@@ -8,7 +8,7 @@ question is a JSON object whose unknown fields are refused, and a refusal is `{"
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -17,6 +17,7 @@ import msgspec
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
+from backhaul_codec.assurance.conditions import Condition
 from backhaul_codec.strict.json import Reader
 from backhaul_hub import questions
 from backhaul_hub.commands.requests import listed
@@ -34,6 +35,7 @@ from backhaul_hub.health.service import announce
 from backhaul_hub.nats.connection import heard
 from backhaul_hub.nats.replies import respond_to
 from backhaul_hub.people.ask_service import AskService
+from backhaul_hub.people.fleet_rows import FleetRows
 from backhaul_hub.people.hours import HourServices
 from backhaul_hub.people.identity import May, Person
 from backhaul_hub.people.page_logins import PageLogins
@@ -78,7 +80,6 @@ def endpoints(
     stop: Answer,
 ) -> list[Endpoint]:
     """Return the table of a control plane's services."""
-    hours, health, login = page.hours.hours, page.health, page.logins.login
     q, read, write = questions, May.READ, May.WRITE
     return [
         Endpoint("reload", None, reload, early=True),
@@ -102,9 +103,11 @@ def endpoints(
         Endpoint("shadow", q.Shadow, None, read, people.shadow),
         Endpoint("desire", q.Desire, None, write, people.desire),
         Endpoint("command", q.CommandQuestion, None, May.COMMAND, people.command),
-        Endpoint("hours", q.HoursQuestion, None, read, hours),
-        Endpoint("health", q.Nothing, None, read, health),
-        Endpoint("login", q.PageLogin, None, read, login),
+        Endpoint("fleet", q.FleetQuestion, None, read, page.rows.fleet),
+        Endpoint("series", q.SeriesQuestion, None, read, page.rows.series),
+        Endpoint("hours", q.HoursQuestion, None, read, page.hours.hours),
+        Endpoint("health", q.Nothing, None, read, page.health),
+        Endpoint("login", q.PageLogin, None, read, page.logins.login),
     ]
 
 
@@ -112,6 +115,7 @@ def endpoints(
 class PageServices:
     """What the fleet's page asks beside what all programs of people may ask."""
 
+    rows: FleetRows
     hours: HourServices
     logins: PageLogins
     _overview: Callable[[], dict[str, Any]]
@@ -189,6 +193,7 @@ class Answers(Subsystem):
     _alerts: AlertShell
     _status: Callable[[], dict[str, Any]]
     _overview: Callable[[], dict[str, Any]]
+    _shown: Callable[[], Sequence[Condition]]
     _end: Callable[[], None]
 
     async def early(self) -> None:
@@ -209,6 +214,10 @@ class Answers(Subsystem):
             report=lambda devices, after: report.page(devices, (), after),
         )
         page = PageServices(
+            FleetRows(
+                *(fleet.continuity, gate.leafs.links, fleet.sources.lags, fleet.devices.known),
+                *(sync.core, sync.readings, self._shown),
+            ),
             HourServices(ground.registry, fleet.continuity),
             PageLogins(
                 ground.keys, ground.registry, ground.clock, ground.config.page.session_h * 3600
