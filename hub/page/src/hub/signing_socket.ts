@@ -8,7 +8,7 @@ export interface Signer {
   sign(nonce: string): Promise<Uint8Array>;
 }
 
-const INFO = /^INFO\s+(\{.*\})\r\n/s;
+const INFO = /^INFO\s+(\{.*\})\s*\r\n/s;
 
 type Handler<E> = ((event: E) => void) | null;
 
