@@ -122,7 +122,7 @@ export function HeatMap(props: HeatMapProps) {
         aria-colcount={hours}
         aria-activedescendant={shown ? `${id}-cell` : undefined}
         tabIndex={0}
-        style={{ height: height + AXIS }}
+        style={{ height: `${height + AXIS}px` }}
         onScroll={(event) => setTop(event.currentTarget.scrollTop)}
         onKeyDown={onKey}
         onFocus={() => cell ?? (rows.length > 0 && show(from, hours - 1))}
@@ -132,8 +132,8 @@ export function HeatMap(props: HeatMapProps) {
           if (at !== null) open(at);
         }}
       >
-        <div role="presentation" style={{ height: rows.length * rowHeight + AXIS }}>
-          <canvas ref={canvas} aria-hidden="true" style={{ width, height: height + AXIS }} />
+        <div role="presentation" style={{ height: `${rows.length * rowHeight + AXIS}px` }}>
+          <canvas ref={canvas} aria-hidden="true" style={{ width: `${width}px`, height: `${height + AXIS}px` }} />
         </div>
         <div role="row" class="aside" aria-rowindex={(cell?.row ?? 0) + 1}>
           <span role="gridcell" id={`${id}-cell`} aria-colindex={(cell?.hour ?? 0) + 1}>
