@@ -211,8 +211,9 @@ class HoursQuestion(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class FleetQuestion(msgspec.Struct, forbid_unknown_fields=True):
-    """A page of short rows of devices: of those after one, with the newest values of some series (node.type[.key])."""
+    """A page of short rows of devices: of one, or of those after one, with the newest values of some series (node.type[.key])."""
 
+    device: str | None = None
     after: str = ""
     series: Annotated[list[str], Meta(max_length=8)] = []
 

@@ -1,8 +1,5 @@
 // One device: what it says now and has said, what is desired of it, what it was told to do, what is missing.
-import { fleet } from "../state/fleet";
 import { filter, go, href, route } from "../state/route";
-import { Ago } from "../parts/Ago";
-import { Badge } from "../parts/Badge";
 import { RangePicker } from "../parts/RangePicker";
 import { Empty } from "../parts/States";
 import { Commands } from "./device/Commands";
@@ -12,6 +9,7 @@ import { Files } from "./device/Files";
 import { Hours } from "./device/Hours";
 import { Live } from "./device/Live";
 import { OpenAlerts } from "./device/OpenAlerts";
+import { Standing } from "./device/Standing";
 
 const TABS = {
   live: ["Live", Live],
@@ -40,7 +38,7 @@ export function Device() {
     <div class="device">
       <header class="device-head">
         <h1 class="break">{device}</h1>
-        <Standing device={device} />
+        <Standing key={`standing ${device}`} device={device} />
         <OpenAlerts key={device} device={device} />
         {RANGED.includes(tab) && <RangePicker range={range} onChange={(to) => go({ range: to })} />}
       </header>
@@ -63,30 +61,5 @@ export function Device() {
         <Content key={device} device={device} />
       </div>
     </div>
-  );
-}
-
-/** The link and what the device owes, where the fleet's reports say it. */
-function Standing({ device }: { device: string }) {
-  const row = fleet.value.get(device);
-  if (row === undefined) return null;
-  return (
-    <p class="standing">
-      {row.up === null ? (
-        <Badge tone="quiet">link not known</Badge>
-      ) : row.up ? (
-        <Badge tone="good">link up</Badge>
-      ) : (
-        <Badge tone="warning">
-          link down {row.sinceMs !== null && <Ago ms={row.sinceMs} />}
-        </Badge>
-      )}
-      {row.backlog > 0 && <Badge tone="info">{row.backlog} messages to come</Badge>}
-      {row.conditions.map((each) => (
-        <Badge key={each} tone="warning">
-          {each}
-        </Badge>
-      ))}
-    </p>
   );
 }
