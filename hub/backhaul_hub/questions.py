@@ -177,13 +177,21 @@ class FieldQuestion(PointToWrite, kw_only=True):
 class Desire(msgspec.Struct, forbid_unknown_fields=True):
     """Change what is desired: these fields; of `forget` (node.type[.key]) nothing is any more.
 
-    With `only` nothing else than this stays desired.
+    With `only` nothing else than this stays desired. With `based_on` it is refused where another revision
+    of `desired` than this one is the newest by now; 0: where there is any.
     """
 
     device: str
     points: Annotated[list[FieldQuestion], Meta(max_length=FIELDS_MAX)] = []
     forget: Annotated[list[str], Meta(max_length=FIELDS_MAX)] = []
     only: bool = False
+    based_on: Annotated[int, Meta(ge=0)] | None = None
+
+
+class FilesQuestion(msgspec.Struct, forbid_unknown_fields=True):
+    """The files that a device has sent."""
+
+    device: str
 
 
 class PageLogin(msgspec.Struct, forbid_unknown_fields=True):
@@ -203,8 +211,9 @@ class HoursQuestion(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class FleetQuestion(msgspec.Struct, forbid_unknown_fields=True):
-    """A page of short rows of devices: of those after one, with the newest values of some series (node.type[.key])."""
+    """A page of short rows of devices: of one, or of those after one, with the newest values of some series (node.type[.key])."""
 
+    device: str | None = None
     after: str = ""
     series: Annotated[list[str], Meta(max_length=8)] = []
 

@@ -20,6 +20,7 @@ from nats.aio.msg import Msg
 from backhaul_codec.assurance.conditions import Condition
 from backhaul_codec.strict.json import Reader
 from backhaul_hub import questions
+from backhaul_hub.artifacts.object_store import Objects
 from backhaul_hub.commands.requests import listed
 from backhaul_hub.control.alert_shell import AlertShell
 from backhaul_hub.control.fleet import Fleet
@@ -35,6 +36,7 @@ from backhaul_hub.health.service import announce
 from backhaul_hub.nats.connection import heard
 from backhaul_hub.nats.replies import respond_to
 from backhaul_hub.people.ask_service import AskService
+from backhaul_hub.people.files import FileServices
 from backhaul_hub.people.fleet_rows import FleetRows
 from backhaul_hub.people.hours import HourServices
 from backhaul_hub.people.identity import May, Person
@@ -106,6 +108,7 @@ def endpoints(
         Endpoint("fleet", q.FleetQuestion, None, read, page.rows.fleet),
         Endpoint("series", q.SeriesQuestion, None, read, page.rows.series),
         Endpoint("hours", q.HoursQuestion, None, read, page.hours.hours),
+        Endpoint("files", q.FilesQuestion, None, read, page.files.files),
         Endpoint("health", q.Nothing, None, read, page.health),
         Endpoint("login", q.PageLogin, None, read, page.logins.login),
     ]
@@ -118,6 +121,7 @@ class PageServices:
     rows: FleetRows
     hours: HourServices
     logins: PageLogins
+    files: FileServices
     _overview: Callable[[], dict[str, Any]]
 
     async def health(self, scope: Scope, _: questions.Nothing) -> dict[str, Any]:
@@ -222,6 +226,7 @@ class Answers(Subsystem):
             PageLogins(
                 ground.keys, ground.registry, ground.clock, ground.config.page.session_h * 3600
             ),
+            FileServices(lambda: Objects(ground.client), ground.clock),
             self._overview,
         )
         table = endpoints(

@@ -52,7 +52,7 @@ class FleetRows:
     _shown: Callable[[], Sequence[Condition]]
 
     async def fleet(self, scope: Scope, question: questions.FleetQuestion) -> dict[str, Any]:
-        """Return a page of rows: of the devices after an id, with the newest values of some series.
+        """Return a page of rows: of one device, or those after an id, with the newest values of some series.
 
         Raises:
             CodecError: a series is written otherwise than node.type or node.type.key.
@@ -61,7 +61,11 @@ class FleetRows:
         conditions: dict[str, list[Condition]] = {}
         for each in self._shown():
             conditions.setdefault(each.device, []).append(each)
-        after = [device for device in scope.devices if device > question.after]
+        if question.device is not None:
+            scope.require_device(question.device)
+            after = [question.device]
+        else:
+            after = [device for device in scope.devices if device > question.after]
         known, rows = self._known(), []
         for number, device in enumerate(after[:_ROWS_MAX]):
             if number % _ROWS_EACH == _ROWS_EACH - 1:

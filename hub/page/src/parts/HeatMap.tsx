@@ -19,6 +19,8 @@ export interface HeatMapProps {
   onView?: ((from: number, to: number) => void) | undefined;
   /** What more there is to say of a cell. */
   detail?: ((id: string, hourMs: number) => ComponentChildren) | undefined;
+  /** Each row is a day of its own, named by its label: the columns are hours of the day. */
+  ofDay?: boolean;
   rowHeight?: number;
   rowsMax?: number;
 }
@@ -27,7 +29,7 @@ const HOUR_MS = 3_600_000;
 const AXIS = 22;
 
 export function HeatMap(props: HeatMapProps) {
-  const { rows, fromMs, hours, rowHeight = 18, rowsMax = 20 } = props;
+  const { rows, fromMs, hours, ofDay = false, rowHeight = 18, rowsMax = 20 } = props;
   const id = useId();
   const scroller = useRef<HTMLDivElement>(null);
   const canvas = useRef<HTMLCanvasElement>(null);
@@ -58,12 +60,12 @@ export function HeatMap(props: HeatMapProps) {
     if (context === null) return;
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.clearRect(0, 0, width, height + AXIS);
-    drawAxis(context, layout, fromMs, AXIS);
+    drawAxis(context, layout, fromMs, AXIS, ofDay);
     context.save();
     context.translate(0, AXIS);
     drawRows(context, layout, rows, top, height, cell);
     context.restore();
-  }, [rows, fromMs, hours, width, height, top, cell, drawnColours]);
+  }, [rows, fromMs, hours, ofDay, width, height, top, cell, drawnColours]);
 
   const show = (row: number, hour: number): void => {
     const next = {
@@ -122,7 +124,7 @@ export function HeatMap(props: HeatMapProps) {
         aria-colcount={hours}
         aria-activedescendant={shown ? `${id}-cell` : undefined}
         tabIndex={0}
-        style={{ height: height + AXIS }}
+        style={{ height: `${height + AXIS}px` }}
         onScroll={(event) => setTop(event.currentTarget.scrollTop)}
         onKeyDown={onKey}
         onFocus={() => cell ?? (rows.length > 0 && show(from, hours - 1))}
@@ -132,12 +134,12 @@ export function HeatMap(props: HeatMapProps) {
           if (at !== null) open(at);
         }}
       >
-        <div role="presentation" style={{ height: rows.length * rowHeight + AXIS }}>
-          <canvas ref={canvas} aria-hidden="true" style={{ width, height: height + AXIS }} />
+        <div role="presentation" style={{ height: `${rows.length * rowHeight + AXIS}px` }}>
+          <canvas ref={canvas} aria-hidden="true" style={{ width: `${width}px`, height: `${height + AXIS}px` }} />
         </div>
         <div role="row" class="aside" aria-rowindex={(cell?.row ?? 0) + 1}>
           <span role="gridcell" id={`${id}-cell`} aria-colindex={(cell?.hour ?? 0) + 1}>
-            {shown ? `${shown.label}, ${dayText(hourMs)} ${clockText(hourMs, false)}: ${STATE_WORDS[state]}` : props.label}
+            {shown ? `${shown.label}, ${ofDay ? "" : `${dayText(hourMs)} `}${clockText(hourMs, false)}: ${STATE_WORDS[state]}` : props.label}
           </span>
         </div>
       </div>
@@ -146,7 +148,7 @@ export function HeatMap(props: HeatMapProps) {
           <>
             <strong class="break">{shown.label}</strong>
             <span class="number">
-              {dayText(hourMs)} {clockText(hourMs, false)}–{clockText(hourMs + HOUR_MS, false)}
+              {!ofDay && dayText(hourMs)} {clockText(hourMs, false)}–{clockText(hourMs + HOUR_MS, false)}
             </span>
             <span>{STATE_WORDS[state]}</span>
             <span class="quiet">{props.detail?.(shown.id, hourMs) ?? shareText(shown)}</span>

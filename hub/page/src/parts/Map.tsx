@@ -50,7 +50,7 @@ export function MapView({ label, places, trails = [], selected = null, onSelect,
     <div class="map">
       {failed && <Failure error={failed} />}
       {canvas === null && !failed && <Loading what="the map" />}
-      <div ref={place} class="map-place" role="application" aria-label={`${label}: ${places.length} positions`} style={{ height }} />
+      <div ref={place} class="map-place" role="application" aria-label={`${label}: ${places.length} positions`} style={{ height: `${height}px` }} />
       {canvas !== null && (
         <div class="map-tools">
           <button type="button" aria-label="Nearer" title="Nearer" onClick={() => canvas.zoom(1)}>
@@ -66,7 +66,7 @@ export function MapView({ label, places, trails = [], selected = null, onSelect,
       )}
       <p class="map-foot small" aria-hidden="true">
         {scale && (
-          <span class="scale" style={{ width: Math.round(scale.pixels) }}>
+          <span class="scale" style={{ width: `${Math.round(scale.pixels)}px` }}>
             {lengthText(scale.metres)}
           </span>
         )}

@@ -113,7 +113,7 @@ export function Table<Row>(props: TableProps<Row>) {
           ))}
         </div>
       </div>
-      <div role="rowgroup" class="table-body" style={{ height: sorted.length * rowHeight }}>
+      <div role="rowgroup" class="table-body" style={{ height: `${sorted.length * rowHeight}px` }}>
         {sorted.slice(from, to).map((row, offset) => {
           const at = from + offset;
           const key = keyOf(row);
@@ -125,7 +125,7 @@ export function Table<Row>(props: TableProps<Row>) {
               aria-rowindex={at + 2}
               aria-selected={props.open === key ? true : undefined}
               class={`${at === active ? "active" : ""} ${props.onOpen ? "opens" : ""}`}
-              style={{ ...style, height: rowHeight, transform: `translateY(${at * rowHeight}px)` }}
+              style={{ ...style, height: `${rowHeight}px`, transform: `translateY(${at * rowHeight}px)` }}
               onClick={(event) => {
                 if ((event.target as Element).closest("a, button, input, select")) return;
                 setActiveKey(key);

@@ -106,7 +106,13 @@ export function drawRows(
 }
 
 /** Draw the hours' labels above the rows: days where they fit, else times of day. */
-export function drawAxis(context: CanvasRenderingContext2D, layout: Layout, fromMs: number, height: number): void {
+export function drawAxis(
+  context: CanvasRenderingContext2D,
+  layout: Layout,
+  fromMs: number,
+  height: number,
+  clocksOnly = false,
+): void {
   const each = (layout.width - layout.names) / Math.max(1, layout.hours);
   context.font = `12px ${getComputedStyle(document.body).fontFamily}`;
   context.textBaseline = "middle";
@@ -117,7 +123,7 @@ export function drawAxis(context: CanvasRenderingContext2D, layout: Layout, from
     const ofDay = new Date(ms).getHours();
     const index = step > 24 ? Math.floor((ms - new Date(ms).getTimezoneOffset() * 60_000) / HOUR_MS) : ofDay;
     if (index % step !== 0) continue;
-    const text = ofDay === 0 ? dayText(ms).slice(5) : clockText(ms, false);
+    const text = ofDay === 0 && !clocksOnly ? dayText(ms).slice(5) : clockText(ms, false);
     const x = hourLeft(layout, hour);
     if (x < free || x + context.measureText(text).width > layout.width) continue;
     context.fillStyle = colour("text-quiet");
