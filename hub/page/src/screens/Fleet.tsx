@@ -63,7 +63,7 @@ function Shown({ feed, series, position }: ShownProps) {
   const rows = useMemo(() => chosen(fleet, hours, by), [fleet, hours, by.text, by.group, by.show]);
   const counted = useMemo(() => counts(scoped, hours), [scoped, hours]);
   const heat = useHeat(rows.map((each) => each.device).join("\n"), feed, by);
-  const part = hours && completePart(rows, hours);
+  const part = hours && completePart(rows, hours, Date.now());
   const groups = useMemo(() => groupsOf(fleet), [fleet]);
   const failed = feed.failed.value;
 
@@ -131,7 +131,7 @@ const SHOWS: readonly [Exclude<Show, "">, string][] = [
   ["down", "not connected"],
   ["errors", "with errors"],
   ["warnings", "with warnings"],
-  ["waiting", "with hours that wait"],
+  ["waiting", "waiting for data"],
 ];
 
 function Tallies({ counted, show, whole }: { counted: ReturnType<typeof counts>; show: Show; whole: boolean }) {

@@ -48,7 +48,7 @@ const FIRST: readonly Column<FleetRow>[] = [
   {
     id: "device",
     title: "Device",
-    width: "minmax(7rem, 1.4fr)",
+    width: "minmax(5rem, 1.4fr)",
     value: (row) => row.device,
     cell: (row) => (
       <a href={href({ screen: "device", device: row.device })} class="break">
@@ -59,14 +59,14 @@ const FIRST: readonly Column<FleetRow>[] = [
   {
     id: "link",
     title: "Link",
-    width: "minmax(7.5rem, 1fr)",
+    width: "minmax(6rem, 1fr)",
     value: (row) => (row.revoked ? 3 : row.up === true ? 0 : row.up === false ? 1 : 2),
     cell: (row) => <LinkState row={row} />,
   },
   {
     id: "newest",
     title: "Newest",
-    width: "minmax(4.5rem, 0.6fr)",
+    width: "minmax(4rem, 0.6fr)",
     align: "end",
     value: (row) => row.newestMs,
     cell: (row) => (row.newestMs === null ? "–" : <Ago ms={row.newestMs} />),
@@ -94,7 +94,7 @@ const FIRST: readonly Column<FleetRow>[] = [
 const CONDITIONS: Column<FleetRow> = {
   id: "conditions",
   title: "Conditions",
-  width: "minmax(8rem, 2fr)",
+  width: "minmax(7rem, 2fr)",
   value: (row) => worst(row),
   cell: (row) => (
     <span class="badges">
@@ -117,7 +117,7 @@ function valueColumn(series: string): Column<FleetRow> {
   return {
     id: `value:${series}`,
     title: series,
-    width: "minmax(5rem, 0.8fr)",
+    width: "minmax(4.5rem, 0.8fr)",
     align: "end",
     value: (row) => {
       const value = row.values[series]?.value;

@@ -200,6 +200,7 @@ export function heatRows(rows: readonly FleetRow[], hours: Hours): HeatRow[] {
   return found;
 }
 
+const HOUR_MS = 3_600_000;
 const NONE = new Uint8Array(0);
 const order = new Intl.Collator("en", { numeric: true });
 
@@ -210,12 +211,13 @@ function missing(codes: Uint8Array): number {
   return count;
 }
 
-/** Return the part of the hours that anybody spoke of that is complete, from 0 to 1; null: nobody spoke. */
-export function completePart(rows: readonly FleetRow[], hours: Hours): number | null {
+/** Return the part of the hours that are over, and that anybody spoke of, that is complete, from 0 to 1; null: there are none. */
+export function completePart(rows: readonly FleetRow[], hours: Hours, nowMs: number): number | null {
   let spoken = 0;
   let complete = 0;
+  const over = Math.floor((nowMs - hours.fromMs) / HOUR_MS);
   for (const row of rows)
-    for (const code of hours.of.get(row.device) ?? NONE) {
+    for (const code of (hours.of.get(row.device) ?? NONE).subarray(0, Math.max(0, over))) {
       if (code === 0) continue;
       spoken += 1;
       if (code === COMPLETE) complete += 1;
