@@ -44,8 +44,9 @@ lint: setup  ## Style and formatting
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: setup  ## mypy --strict
+types: setup  ## mypy --strict, and tsc --strict for the page
 	$(BIN)/mypy
+	@tools/page types
 
 contracts: setup  ## Who may import whom
 	$(BIN)/lint-imports
@@ -75,8 +76,9 @@ lock:  ## Pin again from pyproject.toml (needs uv on PATH): LOCK_ARGS=--upgrade 
 	$(LOCK) requirements/jvm.in -o requirements/jvm.txt
 	$(LOCK) requirements/deb.in -o requirements/deb.txt
 	$(LOCK) requirements/go.in -o requirements/go.txt
+	$(LOCK) requirements/node.in -o requirements/node.txt
 	$(LOCK) requirements/s3.in -o requirements/s3.txt
 	$(LOCK) requirements/docs.in -o requirements/docs.txt
 
 clean:  ## Remove what setup and runs have made
-	rm -rf .venv .tools bench-out demo-out deb-out docs-out spark-out chaos-out .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .tools hub/page/node_modules hub/page/dist-tests hub/backhaul_hub/page/files bench-out demo-out deb-out docs-out spark-out chaos-out .mypy_cache .pytest_cache .ruff_cache .hypothesis
