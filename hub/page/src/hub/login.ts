@@ -111,7 +111,7 @@ async function post<T>(path: string, body: object): Promise<T> {
 }
 
 function between(text: string, what: string): string | null {
-  const found = new RegExp(`-+BEGIN ${what}-+\\s+(\\S+)\\s+-+END ${what}-+`).exec(text);
+  const found = new RegExp(`-+BEGIN (?:NATS )?${what}-+\\s+(\\S+)\\s+-+END (?:NATS )?${what}-+`).exec(text);
   return found?.[1] ?? null;
 }
 
