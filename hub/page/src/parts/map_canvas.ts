@@ -37,6 +37,7 @@ export interface Scale {
 
 export class MapCanvas {
   private readonly map: L.Map;
+  private readonly ground: L.Canvas;
   private readonly land: L.GeoJSON;
   private readonly grid = L.layerGroup();
   private readonly markers = new Map<string, { marker: L.CircleMarker; place: Place }>();
@@ -61,8 +62,16 @@ export class MapCanvas {
       zoomSnap: 0.5,
       fadeAnimation: false,
     }).setView([20, 0], 1);
+    // Beneath the devices, in a canvas of its own: that is drawn anew with every device that moves.
+    this.map.createPane("ground").style.zIndex = "350";
+    this.ground = L.canvas({ pane: "ground" });
     const topology = world as unknown as Topology<{ countries: GeometryCollection }>;
-    this.land = L.geoJSON(feature(topology, topology.objects.countries), { interactive: false, style: () => this.landStyle() });
+    this.land = L.geoJSON(feature(topology, topology.objects.countries), {
+      interactive: false,
+      pane: "ground",
+      renderer: this.ground,
+      style: () => this.landStyle(),
+    } as L.GeoJSONOptions);
     this.land.addTo(this.map);
     this.grid.addTo(this.map);
     this.map.on("moveend zoomend resize", () => this.moved());
@@ -112,6 +121,7 @@ export class MapCanvas {
 
   end(): void {
     this.watch.disconnect();
+    this.map.off();
     this.map.remove();
   }
 
@@ -157,7 +167,6 @@ export class MapCanvas {
       this.lines.get(id)?.remove();
       this.lines.delete(id);
     }
-    this.land.bringToBack();
   }
 
   private radius(place: Place): number {
@@ -186,7 +195,7 @@ export class MapCanvas {
     const bounds = this.map.getBounds();
     const size = this.map.getSize();
     const step = gridStep((bounds.getEast() - bounds.getWest()) / Math.max(1, size.x / 110));
-    const line = { color: colour("line"), weight: 1, interactive: false };
+    const line = { renderer: this.ground, pane: "ground", color: colour("line"), weight: 1, interactive: false };
     const [south, north] = [Math.max(-85, bounds.getSouth()), Math.min(85, bounds.getNorth())];
     for (let lon = Math.ceil(bounds.getWest() / step) * step; lon <= bounds.getEast(); lon += step) {
       L.polyline([[south, lon], [north, lon]], line).addTo(this.grid);
