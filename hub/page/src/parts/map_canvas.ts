@@ -43,7 +43,9 @@ export class MapCanvas {
   private readonly markers = new Map<string, { marker: L.CircleMarker; place: Place }>();
   private readonly lines = new Map<string, L.Polyline>();
   private selected: string | null = null;
-  private fitted = false;
+  /** The person has moved the map: it stays where it is. */
+  private touched = false;
+  private fitted = 0;
   private readonly watch: ResizeObserver;
 
   constructor(
@@ -75,6 +77,8 @@ export class MapCanvas {
     this.land.addTo(this.map);
     this.grid.addTo(this.map);
     this.map.on("moveend zoomend resize", () => this.moved());
+    this.map.on("mousedown touchstart keydown", () => (this.touched = true));
+    element.addEventListener("wheel", () => (this.touched = true), { passive: true });
     this.moved();
     this.watch = new ResizeObserver(() => this.map.invalidateSize({ animate: false }));
     this.watch.observe(element);
@@ -95,8 +99,8 @@ export class MapCanvas {
     }
     this.draw(trails);
     const at = selected === null ? undefined : this.markers.get(selected);
-    if (moved && at !== undefined && this.fitted) this.map.panTo(at.marker.getLatLng(), { animate: false });
-    if (!this.fitted && places.length > 0) this.fit();
+    if (moved && at !== undefined) this.map.panTo(at.marker.getLatLng(), { animate: false });
+    else if (!this.touched && this.markers.size > this.fitted) this.fit();
   }
 
   /** Draw everything in the colours of now. */
@@ -108,13 +112,14 @@ export class MapCanvas {
   }
 
   zoom(by: number): void {
+    this.touched = true;
     this.map.setZoom(this.map.getZoom() + by, { animate: false });
   }
 
   /** Have all places in view. */
   fit(): void {
     const places = [...this.markers.values()].map(({ place }) => L.latLng(place.lat, place.lon));
-    this.fitted = true;
+    this.fitted = places.length;
     if (places.length > 0)
       this.map.fitBounds(L.latLngBounds(places), { padding: [40, 40], maxZoom: 14, animate: false });
   }
