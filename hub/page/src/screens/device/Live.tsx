@@ -174,7 +174,7 @@ function Values({ rows, roots, series, charts, onTurn }: ValuesProps) {
         />
       ),
     },
-    { id: "series", title: "Series", width: "minmax(5.5rem, 2fr)", value: (row) => nameOf(row.id), cell: (row) => <span title={nameOf(row.id)}>{nameOf(row.id)}</span> },
+    { id: "series", title: "Series", width: "minmax(5.5rem, 2fr)", value: (row) => nameOf(row.id), cell: (row) => <span class="two-lines" title={nameOf(row.id)}>{nameOf(row.id)}</span> },
     {
       id: "value",
       title: "Value",
