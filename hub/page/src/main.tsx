@@ -1,6 +1,7 @@
 import { render } from "preact";
 import { logInByLink, resume, watchForEnd } from "./hub/login";
 import { session } from "./hub/session";
+import { startTheme } from "./look/theme";
 import { Shell } from "./parts/Shell";
 import { Alerts } from "./screens/Alerts";
 import { Device } from "./screens/Device";
@@ -32,6 +33,7 @@ function begin(): void {
     : attempt("Logging in", () => logInByLink(token)));
 }
 
+startTheme();
 watchForEnd();
 begin();
 window.addEventListener("hashchange", () => {

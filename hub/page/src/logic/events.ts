@@ -12,10 +12,6 @@ export interface DeviceEvent {
   previous?: string;
   reason?: string;
   data?: unknown;
-  /** Of alerts: */
-  rule?: string;
-  severity?: string;
-  text?: string;
   [other: string]: unknown;
 }
 
@@ -33,7 +29,8 @@ export function withEvent(events: readonly DeviceEvent[], one: DeviceEvent): Dev
 
 /** Return what an event says beside its kind. */
 export function eventText(event: DeviceEvent): string {
-  if (event.rule !== undefined) return [event.rule, event.text].filter(Boolean).join(": ");
+  const alert = alertOf(event);
+  if (alert !== null) return `${alert.rule} ${alert.kind}${event.reason ? `: ${event.reason}` : ""}`;
   const said: string[] = [];
   if (event.previous) said.push(`after ${event.previous}`);
   if (event.reason) said.push(event.reason);
@@ -42,6 +39,15 @@ export function eventText(event: DeviceEvent): string {
 }
 
 export function toneOf(event: DeviceEvent): "critical" | "warning" | "info" {
-  if (event.severity === "critical" || event.severity === "warning") return event.severity;
-  return "info";
+  const alert = alertOf(event);
+  if (alert === null || alert.kind !== "raised") return "info";
+  return alert.severity === "critical" || alert.severity === "warning" ? alert.severity : "info";
+}
+
+/** Return what an alert of a rule says in `data`; null of all other events. */
+function alertOf(event: DeviceEvent): { rule: string; kind: string; severity: string } | null {
+  const data = event.data;
+  if (event.kind !== "alert" || typeof data !== "object" || data === null) return null;
+  const { rule, kind, severity } = data as Record<string, unknown>;
+  return { rule: valueText(rule ?? ""), kind: valueText(kind ?? ""), severity: valueText(severity ?? "") };
 }

@@ -62,7 +62,7 @@ function Between({ range, onChange }: RangePickerProps) {
   };
   const [from, to] = [local(fromMs), local(toMs)];
   return (
-    <>
+    <div class="between">
       <Field label="From">
         {(tied) => (
           <input {...tied} type="datetime-local" value={from} onChange={(event) => set(event.currentTarget.value, to)} />
@@ -73,7 +73,7 @@ function Between({ range, onChange }: RangePickerProps) {
           <input {...tied} type="datetime-local" value={to} onChange={(event) => set(from, event.currentTarget.value)} />
         )}
       </Field>
-    </>
+    </div>
   );
 }
 

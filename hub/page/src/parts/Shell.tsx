@@ -3,6 +3,7 @@ import type { ComponentChildren } from "preact";
 import { link } from "../hub/connection";
 import { logOut } from "../hub/login";
 import { session } from "../hub/session";
+import { ThemeSwitch } from "./ThemeSwitch";
 import { href, route, type Screen } from "../state/route";
 
 const NAMES: Record<Exclude<Screen, "device">, string> = { fleet: "Fleet", alerts: "Alerts", system: "System" };
@@ -29,6 +30,7 @@ export function Shell({ children }: { children: ComponentChildren }) {
         </span>
         {who && (
           <span class="who">
+            <ThemeSwitch />
             {who.name} · {who.group} <button onClick={() => void logOut()}>Log out</button>
           </span>
         )}

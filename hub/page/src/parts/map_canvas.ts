@@ -37,12 +37,15 @@ export interface Scale {
 
 export class MapCanvas {
   private readonly map: L.Map;
+  private readonly ground: L.Canvas;
   private readonly land: L.GeoJSON;
   private readonly grid = L.layerGroup();
   private readonly markers = new Map<string, { marker: L.CircleMarker; place: Place }>();
   private readonly lines = new Map<string, L.Polyline>();
   private selected: string | null = null;
-  private fitted = false;
+  /** The person has moved the map: it stays where it is. */
+  private touched = false;
+  private fitted = 0;
   private readonly watch: ResizeObserver;
 
   constructor(
@@ -61,11 +64,21 @@ export class MapCanvas {
       zoomSnap: 0.5,
       fadeAnimation: false,
     }).setView([20, 0], 1);
+    // Beneath the devices, in a canvas of its own: that is drawn anew with every device that moves.
+    this.map.createPane("ground").style.zIndex = "350";
+    this.ground = L.canvas({ pane: "ground" });
     const topology = world as unknown as Topology<{ countries: GeometryCollection }>;
-    this.land = L.geoJSON(feature(topology, topology.objects.countries), { interactive: false, style: () => this.landStyle() });
+    this.land = L.geoJSON(feature(topology, topology.objects.countries), {
+      interactive: false,
+      pane: "ground",
+      renderer: this.ground,
+      style: () => this.landStyle(),
+    } as L.GeoJSONOptions);
     this.land.addTo(this.map);
     this.grid.addTo(this.map);
     this.map.on("moveend zoomend resize", () => this.moved());
+    this.map.on("mousedown touchstart keydown", () => (this.touched = true));
+    element.addEventListener("wheel", () => (this.touched = true), { passive: true });
     this.moved();
     this.watch = new ResizeObserver(() => this.map.invalidateSize({ animate: false }));
     this.watch.observe(element);
@@ -86,8 +99,8 @@ export class MapCanvas {
     }
     this.draw(trails);
     const at = selected === null ? undefined : this.markers.get(selected);
-    if (moved && at !== undefined && this.fitted) this.map.panTo(at.marker.getLatLng(), { animate: false });
-    if (!this.fitted && places.length > 0) this.fit();
+    if (moved && at !== undefined) this.map.panTo(at.marker.getLatLng(), { animate: false });
+    else if (!this.touched && this.markers.size > this.fitted) this.fit();
   }
 
   /** Draw everything in the colours of now. */
@@ -99,19 +112,21 @@ export class MapCanvas {
   }
 
   zoom(by: number): void {
+    this.touched = true;
     this.map.setZoom(this.map.getZoom() + by, { animate: false });
   }
 
   /** Have all places in view. */
   fit(): void {
     const places = [...this.markers.values()].map(({ place }) => L.latLng(place.lat, place.lon));
-    this.fitted = true;
+    this.fitted = places.length;
     if (places.length > 0)
       this.map.fitBounds(L.latLngBounds(places), { padding: [40, 40], maxZoom: 14, animate: false });
   }
 
   end(): void {
     this.watch.disconnect();
+    this.map.off();
     this.map.remove();
   }
 
@@ -157,7 +172,6 @@ export class MapCanvas {
       this.lines.get(id)?.remove();
       this.lines.delete(id);
     }
-    this.land.bringToBack();
   }
 
   private radius(place: Place): number {
@@ -186,7 +200,7 @@ export class MapCanvas {
     const bounds = this.map.getBounds();
     const size = this.map.getSize();
     const step = gridStep((bounds.getEast() - bounds.getWest()) / Math.max(1, size.x / 110));
-    const line = { color: colour("line"), weight: 1, interactive: false };
+    const line = { renderer: this.ground, pane: "ground", color: colour("line"), weight: 1, interactive: false };
     const [south, north] = [Math.max(-85, bounds.getSouth()), Math.min(85, bounds.getNorth())];
     for (let lon = Math.ceil(bounds.getWest() / step) * step; lon <= bounds.getEast(); lon += step) {
       L.polyline([[south, lon], [north, lon]], line).addTo(this.grid);

@@ -23,8 +23,8 @@ export interface Content {
   toUs: number;
 }
 
-const HEIGHT = 168;
-const TEXT_HEIGHT = 84;
+const HEIGHT = 174;
+const TEXT_HEIGHT = 92;
 const DAY = 86_400;
 export const TINTS = 6;
 
@@ -89,6 +89,7 @@ export class Plot {
     const axis: uPlot.Axis = {
       stroke: () => colour("text-quiet"),
       font: this.font(),
+      lineGap: 1.25,
       grid: { stroke: () => colour("line"), width: 1 },
       ticks: { stroke: () => colour("line-strong"), width: 1, size: 4 },
     };
@@ -104,7 +105,7 @@ export class Plot {
       series: [{}, line, { ...line, points: { ...line.points, show: () => this.isDotted() && this.isBanded() } }],
       bands: [{ series: [1, 2], fill: () => thin(ink(), 0.3) }],
       axes: [
-        { ...axis, size: 34, gap: 4, space: 78, values: (_, splits, __, ___, incr) => timeLabels(splits, incr) },
+        { ...axis, size: 40, gap: 4, space: 66, values: (_, splits, __, ___, incr) => timeLabels(splits, incr) },
         this.options.textual
           ? { ...axis, size: 58, values: () => [], splits: () => [], grid: { show: false }, ticks: { show: false } }
           : { ...axis, size: 58, gap: 4, space: 34, values: (_, splits) => splits.map((each) => numberText(each, 5)) },
@@ -159,6 +160,7 @@ export class Plot {
     context.clip();
     context.font = `${12 * ratio}px ${getComputedStyle(document.body).fontFamily}`;
     context.textBaseline = "middle";
+    context.textAlign = "left";
     const x = (tUs: number): number => chart.valToPos(tUs / 1e6, "x", true);
     for (const [from, to, why] of this.content.gaps) this.gap(context, bbox, x(from), x(to), why, ratio);
     const order = valuesOf(this.content.bands);

@@ -162,7 +162,7 @@ function Values({ rows, roots, series, charts, onTurn }: ValuesProps) {
     {
       id: "chart",
       title: "Chart",
-      width: "4rem",
+      width: "3.6rem",
       sortable: false,
       value: () => null,
       cell: (row) => (
@@ -174,11 +174,11 @@ function Values({ rows, roots, series, charts, onTurn }: ValuesProps) {
         />
       ),
     },
-    { id: "series", title: "Series", width: "minmax(9rem, 2fr)", value: (row) => nameOf(row.id) },
+    { id: "series", title: "Series", width: "minmax(5.5rem, 2fr)", value: (row) => nameOf(row.id), cell: (row) => <span class="two-lines" title={nameOf(row.id)}>{nameOf(row.id)}</span> },
     {
       id: "value",
       title: "Value",
-      width: "minmax(7rem, 1.5fr)",
+      width: "minmax(4.5rem, 1.3fr)",
       align: "end",
       value: (row) => (typeof row.point.value === "number" ? row.point.value : valueText(row.point.value)),
       cell: (row) => (
@@ -188,7 +188,7 @@ function Values({ rows, roots, series, charts, onTurn }: ValuesProps) {
     {
       id: "age",
       title: "Age",
-      width: "5rem",
+      width: "4.6rem",
       align: "end",
       value: (row) => -row.point.time,
       cell: (row) => <Ago ms={row.point.time / 1e6} />,
