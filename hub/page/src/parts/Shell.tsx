@@ -15,7 +15,9 @@ export function Shell({ children }: { children: ComponentChildren }) {
     <>
       <header class="top">
         <nav aria-label="Screens">
-          {Object.entries(NAMES).map(([screen, name]) => (
+          {Object.entries(NAMES)
+            .filter(([screen]) => screen !== "system" || who?.group === "fleet")
+            .map(([screen, name]) => (
             <a
               key={screen}
               href={href({ screen: screen as Screen, device: null })}
