@@ -6,7 +6,6 @@ import os
 import shutil
 from typing import TYPE_CHECKING
 
-import pytest
 import pytest_asyncio
 from playwright.async_api import async_playwright
 
@@ -18,6 +17,7 @@ from .park import Park, park
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    import pytest
     from playwright.async_api import Browser
 
 

@@ -14,9 +14,14 @@ async def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         async with park(Path(directory)) as some:
             for name in ("olga", "anna"):
-                print(await some.link(name, "--for", "2h"), flush=True)
+                _say(await some.link(name, "--for", "2h"))
             while (await asyncio.to_thread(sys.stdin.readline)).strip() != "end":
-                print(await some.link("olga", "--for", "2h"), flush=True)
+                _say(await some.link("olga", "--for", "2h"))
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -184,9 +184,7 @@ async def test_the_whole_page_is_small(parked: Park, chromium: Browser) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_axe_finds_no_serious_violation(
-    parked: Park, chromium: Browser, scheme: str
-) -> None:
+async def test_axe_finds_no_serious_violation(parked: Park, chromium: Browser, scheme: str) -> None:
     async with looking(
         chromium, color_scheme=scheme, viewport=PHONE if scheme == "dark" else None
     ) as one:

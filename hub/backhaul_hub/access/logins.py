@@ -23,7 +23,7 @@ OWN_USERS: dict[str, AccountName] = {
 """The hub's own users, as hub.toml names them, each with its account."""
 
 PAGE = "page"
-"""Who serves the page to browsers: no person has this name."""
+"""The user that serves the page to browsers: no person has this name."""
 PAGE_RIGHTS = Rights(
     publish=(f"ask.read.{FLEET}.{PAGE}.login",),
     subscribe=(f"inbox.{PAGE}.>",),
@@ -54,7 +54,7 @@ def add_twin_login(directory: Path, keys: HubKeys, *, now_s: int) -> bool:
 
 
 def add_page_login(directory: Path, keys: HubKeys, *, now_s: int) -> bool:
-    """Write the login of who serves the page where there is none; tell whether that was so.
+    """Write the login of the page's server where there is none; tell whether that was so.
 
     Raises:
         OSError: it cannot be written.

@@ -94,7 +94,7 @@ _UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
 def seconds_option(most_s: float) -> Callable[[click.Context, click.Parameter, str], float]:
-    """Return what reads a duration such as 15m as seconds, from 1 to `most_s`."""
+    """Return a reader of durations such as 15m: it returns seconds, from 1 to `most_s`."""
 
     def read(context: click.Context, parameter: click.Parameter, value: str) -> float:
         found = _DURATION.fullmatch(value)

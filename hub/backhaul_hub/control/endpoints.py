@@ -116,7 +116,7 @@ def endpoints(
 
 @dataclass(eq=False)
 class PageServices:
-    """What the fleet's page asks beside what all programs of people may ask."""
+    """The services of the fleet's page, beside those that all programs of people use."""
 
     rows: FleetRows
     hours: HourServices

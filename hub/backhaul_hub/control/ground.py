@@ -139,7 +139,7 @@ class Ground(Subsystem):
         return JetStreamApi(client, timeout_s=_CLUSTER_REQUEST_S, patience_s=_CLUSTER_PATIENCE_S)
 
     def _add_logins(self) -> None:
-        """Give a hub from before them the logins of the twin job and of who serves the page."""
+        """Make the logins of the twin job and of the page's server in a hub that is older than those."""
         now_s = self.clock.now_ns() // 1_000_000_000
         for user, add in (("twin", add_twin_login), (PAGE, add_page_login)):
             try:

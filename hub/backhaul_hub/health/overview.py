@@ -1,4 +1,4 @@
-"""The hub at one look, for the page's screen System: what `backhaul-hub status` says, and the figures behind it. Pure."""
+"""The hub at one look, for the page's screen System: the answer of `backhaul-hub status`, and its figures. Pure."""
 
 from __future__ import annotations
 

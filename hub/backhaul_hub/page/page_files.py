@@ -1,4 +1,4 @@
-"""The page's files as they were built: what there is, in which form it is sent."""
+"""The page's files as they were built, with their compressed forms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a browser may do with the page, as headers. Pure."""
+"""The rights that a browser gives the page, as headers. Pure."""
 
 from __future__ import annotations
 

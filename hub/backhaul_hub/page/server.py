@@ -65,7 +65,7 @@ class PageServer:
         self._where = _json({"kind": "hub", "websocket": self._websockets})
 
     def application(self) -> web.Application:
-        """Return what serves it."""
+        """Return the application for aiohttp."""
         app = web.Application(client_max_size=_BODY_BYTES_MAX, middlewares=[self._each])
         app.router.add_get("/where.json", self._say_where)
         app.router.add_post("/login", self._take_login)

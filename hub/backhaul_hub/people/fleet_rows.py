@@ -1,4 +1,4 @@
-"""All devices that a person sees, a short row each: what the page's table of the fleet shows.
+"""All devices that a person sees, a short row each, for the page's table of the fleet.
 
 The report of `devices` says all of a device in a thousand bytes; of 10,000 devices nobody asks that every few seconds.
 """

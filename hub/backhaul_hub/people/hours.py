@@ -1,4 +1,4 @@
-"""How complete the hours of devices are, a letter an hour: what the fleet's heat map is drawn from.
+"""The completeness of devices, a letter an hour, for the fleet's heat map.
 
 c complete    w waiting: something is missing    s silent: nothing is missing, and nobody has spoken since
 e explained   i imported                         - nobody has spoken of it

@@ -80,7 +80,7 @@ class PageLogins:
     _session_s: float
 
     async def login(self, scope: Scope, question: questions.PageLogin) -> dict[str, Any]:
-        """Return the JWT for a browser's key, and who that is: with exactly the rights of the person whose link it is.
+        """Return the JWT for a browser's key, with the rights of the link's person, and that person.
 
         Raises:
             RightsError: the link is none, was used, or has expired; or the key is none, or somebody's.

@@ -25,8 +25,8 @@ from backhaul_hub.uplink.lane_rows import read_lanes
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceFacts:
-    """What hours of one device are judged by."""
+class HourFacts:
+    """The facts by which hours of one device are judged."""
 
     marks: Sequence[Mark] = ()
     lanes: Mapping[LaneKey, LaneState] = field(default_factory=dict)
@@ -78,7 +78,7 @@ async def hour_reports_of(
             f"there is no device {device}", hint="list them with: backhaul-hub devices"
         )
     ended = await registry.fetch("SELECT old, lanes FROM ended_epoch WHERE device = ?", (device,))
-    facts = DeviceFacts(
+    facts = HourFacts(
         await marks_of(registry, device),
         await read_lanes(registry, device),
         [(old, _lanes(said)) for old, said in ended],
@@ -90,7 +90,7 @@ async def hour_reports_of(
 async def facts_of_each(
     registry: Registry,
     lanes: Mapping[str, Mapping[LaneKey, LaneState]],
-) -> dict[str, DeviceFacts]:
+) -> dict[str, HourFacts]:
     """Return the facts of several devices, with one look at each table.
 
     Args:
@@ -108,7 +108,7 @@ async def facts_of_each(
     marks = await marks_of_each(registry, _names(devices))
     imported = await imported_hours_of_each(registry, _names(devices))
     return {
-        device: DeviceFacts(
+        device: HourFacts(
             marks.get(device, ()), theirs, ended.get(device, ()), imported.get(device, {})
         )
         for device, theirs in lanes.items()
