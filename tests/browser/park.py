@@ -110,5 +110,3 @@ async def park(directory: Path) -> AsyncIterator[Park]:
         ):
             await some.add_person(name, group, may)
         yield some
-
-
