@@ -13,7 +13,9 @@ import pytest_asyncio
 from playwright.async_api import expect
 
 from backhaul_agent.client import connect
+from backhaul_codec import Point
 from backhaul_runtime.clock import SystemClock
+from tests.support.rig.parts import Part, program, wait_for_log
 from tests.support.waiting import until
 
 from .axe import violations
@@ -23,6 +25,7 @@ from .test_login import BY_HAND
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
     from playwright.async_api import Browser, Locator, Page
 
@@ -117,6 +120,38 @@ async def test_a_live_value_arrives_at_its_chart(staffed: Park, chromium: Browse
         other = one.page.get_by_role("slider", name="gps.lat, cursor")
         assert await other.get_attribute("aria-valuenow") == str(now), "the cursor is shared"
         assert one.errors == []
+
+
+async def test_a_chart_shows_a_gap_with_its_reason(
+    staffed: Park, chromium: Browser, tmp_path: Path
+) -> None:
+    pytest.importorskip("backhaul_spark.serve", reason="nothing serves history yet")
+    command = [program("backhaul-spark"), "serve-history", "--table-root", str(tmp_path)]
+    server = Part(
+        "history", [*command, "--hub-dir", str(staffed.hub.directory)], tmp_path / "history.log"
+    )
+    await server.start()
+    try:
+        await wait_for_log(server, "answering")
+        now_s = SystemClock().now_ns() // 10**9
+        # An hour, once in 10 s, and nothing in the 20 minutes in its middle.
+        times = [now_s - at for at in range(3600, 0, -10) if not 1200 < at < 2400]
+        points = [Point("pump", "flow", at * 10**9, float(at % 7)) for at in times]
+        async with connect(staffed.vehicles[MINE].url) as agent:
+            await agent.publish_batch("pump", points)
+        async with looking(chromium) as one:
+            await one.log_in(staffed, "olga", f"#/device/{MINE}?series=pump.flow&range=last:3600")
+            chart = one.page.locator('[data-series="pump.flow"]')
+            await expect(chart.locator(".gaps li")).to_have_text("silent")
+            await expect(chart).to_contain_text("1 gap, 20 min")
+            # The cursor begins at the end; half an hour before it lies the gap.
+            await chart.get_by_role("slider").focus()
+            for _ in range(10):
+                await one.page.keyboard.press("Shift+ArrowLeft")
+            await expect(chart.locator("[data-reading]")).to_contain_text("no readings, silent")
+            assert one.errors == []
+    finally:
+        await server.stop()
 
 
 async def test_a_command_is_followed_from_sent_to_done_by_keyboard(
