@@ -13,6 +13,7 @@ from playwright.async_api import expect
 from tests.support.pins import ROOT
 from tests.support.waiting import until
 
+from .axe import violations
 from .looking import looking
 from .park import HTML, HTML_NODE, MINE, ODD, THEIRS, Park
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.nats, pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
-AXE = ROOT / "hub/page/node_modules/axe-core/axe.min.js"
 BYTES_MAX = 250_000
 PHONE = {"width": 390, "height": 844}
 
@@ -197,15 +197,3 @@ async def test_axe_finds_no_serious_violation(parked: Park, chromium: Browser, s
         await one.page.get_by_role("link", name="System").click()
         await expect(one.page.get_by_role("cell", name="UP_00", exact=True).first).to_be_visible()
         assert await violations(one.page) == []
-
-
-async def violations(page: Page) -> list[str]:
-    """Return what axe finds serious or critical, with where."""
-    if not await page.evaluate("typeof axe !== 'undefined'"):
-        await page.evaluate(AXE.read_text())
-    found = await page.evaluate("axe.run(document, { resultTypes: ['violations'] })")
-    return [
-        f"{each['id']}: {[node['html'][:120] for node in each['nodes'][:3]]}"
-        for each in found["violations"]
-        if each["impact"] in ("serious", "critical")
-    ]

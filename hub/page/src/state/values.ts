@@ -6,7 +6,7 @@ import { useAsked, useHeard, type Asked } from "./asked";
 
 /** With more nodes than this the whole group is listened to: a subscription each would cost more. */
 const NODES_MAX = 200;
-const ASK_AGAIN_MS = 60_000;
+const ASK_AGAIN_MS = 15_000;
 
 export interface LiveValues {
   values: Values;
@@ -44,7 +44,8 @@ export function useValues(device: string, on: (point: Point) => void): LiveValue
   }, []);
   const nodes = [...new Set([...values.values()].map((each) => each.node))].sort();
   const address = (node: string): string => encodeToken(node === device ? device : `${device}/${node}`);
-  const tails = nodes.length > NODES_MAX ? ["*.*.*"] : nodes.map((each) => `${address(each)}.*.*`);
+  // Of a device without values no node is known that could be listened to.
+  const tails = nodes.length === 0 || nodes.length > NODES_MAX ? ["*.*.*"] : nodes.map((each) => `${address(each)}.*.*`);
   useHeard(tails, (_, payload) => take(payload as Point));
   return { values, asked };
 }

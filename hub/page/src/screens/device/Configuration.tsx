@@ -156,7 +156,8 @@ function Fields({ device, shadow, onEdit }: FieldsProps) {
                 type="button"
                 class="plain"
                 disabled={doing.busy}
-                aria-label={`Desire nothing of ${nameOf(row.field)}`}
+                aria-label={`Forget ${nameOf(row.field)}`}
+                title="Nothing is desired of it any more; its value stays"
                 onClick={() => forget(row)}
               >
                 Forget
