@@ -101,7 +101,7 @@ class VehicleRig(Vehicle):
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + timeout_s
         while loop.time() < deadline_s:
-            answer = await client.request("upapi.STREAM.INFO.UP_00", b"", timeout=30)
+            answer = await client.request("upapi.STREAM.INFO.RELAY_00", b"", timeout=30)
             sources = json.loads(answer.data).get("sources") or []
             if len(sources) == 2 and all(
                 0 <= source["active"] < 2_000_000_000 and not source.get("error")
