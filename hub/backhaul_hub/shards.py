@@ -29,12 +29,12 @@ def up_name(shard: int) -> str:
 
 
 def relay_name(shard: int) -> str:
-    """Return the name of the stream in memory that sources the vehicles of a shard, and that its UP sources."""
+    """Return the name of the relay between the vehicles of a shard and its UP stream."""
     return f"RELAY_{shard:02d}"
 
 
 def is_passing(name: str) -> bool:
-    """Tell whether a stream holds, in memory, what is on its way into UP, and nothing else."""
+    """Tell whether a stream stands in memory, with messages on their way into UP."""
     return name == PUSH or _RELAY.fullmatch(name) is not None
 
 

@@ -1,4 +1,4 @@
-"""What feeds each UP stream: one source, the relay of its shard, which is never taken away.
+"""The source of each UP stream: the relay of its shard, and nothing else, for ever.
 
 The sources of vehicles come and go in the relay (ADR 44). UP's own begins where UP ends: the server keeps that with the
 stream, and a relay that is made anew, as after its server's restart, it takes from the beginning.
