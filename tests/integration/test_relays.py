@@ -16,6 +16,7 @@ from tests.integration.conditions import until_shown
 from tests.integration.hub_api import api
 from tests.integration.trickles import Trickle, all_confirmed, trickling, until
 from tests.support.rig.parts import wait_for_log
+from tests.support.rig.relay import Relay
 
 from .conftest import World, lane
 
@@ -50,7 +51,7 @@ async def whole(world: World, rig: DeviceRig, trickle: Trickle) -> None:
 
 async def test_a_hub_of_before_is_given_its_relays(world: World) -> None:
     """Its shards had the sources of vehicles themselves."""
-    rig, _ = await world.vehicle()
+    rig, _ = await world.vehicle_behind(Relay("127.0.0.1", world.hub.leaf_port), push=False)
     trickle = Trickle()
     async with trickling(rig, trickle):
         await world.until(lambda report: lane(report).get("watermark", 0) > 3)
