@@ -76,6 +76,7 @@ BENCHMARKS = (
         "17 million points of a day offline: kept, drained, and memory meanwhile",
     ),
     Benchmark("hub/cluster", "what three servers cost, and the pause when one dies"),
+    Benchmark("hub/new_source", "for how long a shard waits when a vehicle is added to it"),
     Benchmark("hub/migrate", "for how long a hub stands still when it moves to another server"),
     Benchmark("hub/hub_twin", "what newest readings and rebroadcast cost the control plane"),
     Benchmark("link/per_node", "what streams for every node cost, beside shared ones"),
@@ -129,7 +130,7 @@ _LIST = "\n".join(f"{each.name:16}{each.about}" for each in BENCHMARKS)
     help="Where NAME.json is written, and where servers keep their files meanwhile.",
 )
 @click.option("--rows", help="gateway: only these rows, as a,c,f.")
-@click.option("--push", is_flag=True, help="gateway: vehicles push the lanes that trickle.")
+@click.option("--sourced", is_flag=True, help="gateway: vehicles push nothing.")
 @click.option("--outages", type=click.IntRange(1), help="gateway: how many cuts of the link.")
 @click.option("--vehicles", type=click.IntRange(1), help="gateway: how many idle vehicles.")
 def main(
@@ -137,7 +138,7 @@ def main(
     quick: bool,
     out: Path,
     rows: str | None,
-    push: bool,
+    sourced: bool,
     outages: int | None,
     vehicles: int | None,
 ) -> None:
@@ -146,7 +147,7 @@ def main(
         chosen_rows = options.rows_of(rows) if rows else options.Options().rows
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--rows") from error
-    options.CHOSEN.set(options.Options(chosen_rows, outages, vehicles, push=push))
+    options.CHOSEN.set(options.Options(chosen_rows, outages, vehicles, push=not sourced))
     chosen = [each for each in BENCHMARKS if not names or each.name in names]
     sys.exit(0 if run_all(chosen, quick=quick, out=out, clock=SystemClock()) else 1)
 

@@ -59,7 +59,7 @@ class LinkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     linger_s: Annotated[float, Meta(ge=0, le=3600)] = 2.0
     connect_s_max: Annotated[float, Meta(ge=1, le=3600)] = 60.0
     stalled_after_s: Annotated[float, Meta(ge=1, le=3600)] = 30.0
-    push: bool = False
+    push: bool = True
     file: Annotated[str, Meta(min_length=1)] = "link/link.conf"
     system_nkey: str = ""
     pid_file: str = ""

@@ -26,7 +26,7 @@ class Options:
     rows: frozenset[str] = frozenset(ROWS)
     outages: int | None = None
     vehicles: int | None = None
-    push: bool = False
+    push: bool = True
     """Whether our vehicles push the lanes that trickle."""
 
 

@@ -17,14 +17,25 @@ JOINED = "migrateapi.INFO"
 DELIVERIES = "updeliver"
 """What begins every subject on which account HUB hears something of account UP."""
 PUSH = "PUSH"
-"""The stream of account UP that captures messages which vehicles push, in memory; the shards source it."""
+"""The stream of account UP that captures messages which vehicles push, in memory; the relays source it."""
 _OWN_API = "$JS.API"
 _SHARD = re.compile(r"UP_\d{2}")
+_RELAY = re.compile(r"RELAY_\d{2}")
 
 
 def up_name(shard: int) -> str:
     """Return the name of an UP shard."""
     return f"UP_{shard:02d}"
+
+
+def relay_name(shard: int) -> str:
+    """Return the name of the relay between the vehicles of a shard and its UP stream."""
+    return f"RELAY_{shard:02d}"
+
+
+def is_passing(name: str) -> bool:
+    """Tell whether a stream stands in memory, with messages on their way into UP."""
+    return name == PUSH or _RELAY.fullmatch(name) is not None
 
 
 def is_shard(name: str) -> bool:
@@ -33,7 +44,7 @@ def is_shard(name: str) -> bool:
 
 
 def _is_in_up(name: str) -> bool:
-    return name == PUSH or is_shard(name)
+    return is_passing(name) or is_shard(name)
 
 
 def shard_of(device: str, shards: int) -> int:

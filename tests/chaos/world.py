@@ -213,8 +213,8 @@ async def world(
             config = rig.agent_toml.read_text() + settings(starts)
             if device in devices[1:][-1:]:
                 config = config.replace("[ledger]\n", '[ledger]\nwhen_full = "refuse"\n')
-            if device in devices[1:]:
-                config = config.replace("[link]\n", "[link]\npush = true\n")
+            if device == devices[0]:
+                config = config.replace("[link]\n", "[link]\npush = false\n")
             rig.agent_toml.write_text(config)
             stack.push_async_callback(rig.stop)
             await rig.start()

@@ -57,7 +57,9 @@ class Server:
     async def stream_info(self, stream: str) -> Json | None:
         return {"config": self.streams[stream]} if stream in self.streams else None
 
-    async def request(self, verb: str, body: Any = None, *, api: str = "") -> Json:
+    async def request(
+        self, verb: str, body: Any = None, *, api: str = "", timeout_s: float | None = None
+    ) -> Json:
         if verb.startswith("STREAM.CREATE."):
             self.streams[body["name"]] = body
         if verb == "STREAM.NAMES":

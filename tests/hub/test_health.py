@@ -31,6 +31,12 @@ def stream(name: str = "TWIN_STATE", **state: Any) -> dict[str, Any]:
     }
 
 
+def up(silent_s: float = 0.5, **state: Any) -> dict[str, Any]:
+    """Return the info of an UP stream that heard its relay so long ago."""
+    relay = {"name": "RELAY_00", "active": int(silent_s * 1e9), "lag": 0}
+    return stream("UP_00", **state) | {"sources": [relay]}
+
+
 def consumer(pending: int = 0, unacknowledged: int = 0) -> dict[str, Any]:
     return {
         "stream_name": "TWIN_CMD",
@@ -178,10 +184,22 @@ def test_consumers_at_the_limits_of_the_issue_and_one_beyond() -> None:
 
 def test_the_control_plane_behind_up_hides_what_it_cannot_know_yet() -> None:
     looks = Looks()
-    up = stream("UP_00", last_seq=10_011)
+    shard = up(last_seq=10_011)
     gap = device(bulk=lane(gaps=1))
-    assert looks.codes(HealthFacts([up], read={"UP_00": 11}, devices=gap)) == ["gap-open"]
-    assert looks.codes(HealthFacts([up], read={"UP_00": 10}, devices=gap)) == ["reader-behind"]
+    assert looks.codes(HealthFacts([shard], read={"UP_00": 11}, devices=gap)) == ["gap-open"]
+    assert looks.codes(HealthFacts([shard], read={"UP_00": 10}, devices=gap)) == ["reader-behind"]
+
+
+def test_a_shard_that_hears_nothing_of_its_relay_is_told_of() -> None:
+    looks = Looks(Health())
+    assert looks.look(HealthFacts([up(silent_s=4)])) == []  # it must last
+    (found,) = looks.look(HealthFacts([up(silent_s=24)]), 20)
+    assert (found.code, found.about) == ("shard-unfed", "UP_00")
+    assert found.detail == "it has heard nothing of its relay for 24 s"
+    assert "restart backhaul-hub" in found.hint
+    (found,) = looks.look(HealthFacts([up() | {"sources": []}]))
+    assert "does not source" in found.detail
+    assert looks.look(HealthFacts([up()]), 60) == []
 
 
 def test_what_another_machine_may_have_is_told_with_the_command_that_closes_it() -> None:

@@ -65,16 +65,20 @@ class Server:
     async def stream_info(self, stream: str) -> Json | None:
         return {} if stream == "DOWN_00" else None
 
-    async def request(self, verb: str, body: Any = None, *, api: str = "") -> Json:
+    async def request(
+        self, verb: str, body: Any = None, *, api: str = "", timeout_s: float | None = None
+    ) -> Json:
         if verb == "STREAM.NAMES":
-            found = ["UP_00"] if api else ["DOWN_00"]
-            return {"streams": found, "total": 1}
+            found = ["UP_00", "RELAY_00"] if api else ["DOWN_00"]
+            return {"streams": found, "total": len(found)}
         if verb == "CONSUMER.NAMES.DOWN_00":
             return {"consumers": self.durables, "total": len(self.durables)}
+        assert body == {"subjects_filter": "up.>", "offset": 0}
+        if verb == "STREAM.INFO.RELAY_00":
+            return {"config": {"sources": self.sources}, "state": {}}
         assert verb == "STREAM.INFO.UP_00"
         self.asked += 1
-        assert body == {"subjects_filter": "up.>", "offset": 0}
-        return {"config": {"sources": self.sources}, "state": {"subjects": self.subjects}}
+        return {"config": {"sources": []}, "state": {"subjects": self.subjects}}
 
 
 class Hub:

@@ -78,7 +78,7 @@ class Kept:
         self.keeper.change(before)
 
     async def info(self) -> Any:
-        return await self.api.request("STREAM.INFO.UP_00")
+        return await self.api.request("STREAM.INFO.RELAY_00")
 
     async def comes_to(self, device: str, lanes: set[str]) -> None:
         """Wait until these lanes of a device are sourced, and no others."""
@@ -100,7 +100,9 @@ async def kept(tmp_path: Path, nats_server: NatsServer) -> AsyncIterator[Kept]:
         client = await patient.connect(nats_server.url)
         stack.push_async_callback(client.close)
         api = Recorded(client)
-        await api.request("STREAM.CREATE.UP_00", {"name": "UP_00", "subjects": ["nothing.here"]})
+        await api.request(
+            "STREAM.CREATE.RELAY_00", {"name": "RELAY_00", "subjects": ["nothing.here"]}
+        )
         layout = HubLayout("127.0.0.1", "127.0.0.1", 4222, 7422, "nats-leaf://hub:7422", 1, 5.0)
         create_hub(tmp_path / "hub", layout)
         devices = {OWN.id: OWN, PLAIN.id: PLAIN}
@@ -200,7 +202,7 @@ async def test_a_source_that_somebody_removed_is_there_again(kept: Kept) -> None
     # They have heard their device: nothing is in the way of setting them up anew.
     heard = [source | {"active": 1, "lag": 0} for source in before["sources"]]
     kept.keeper.look([before | {"sources": heard}], SystemClock().monotonic_s(), {})
-    await kept.api.request("STREAM.UPDATE.UP_00", before["config"] | {"sources": []})
+    await kept.api.request("STREAM.UPDATE.RELAY_00", before["config"] | {"sources": []})
     kept.keeper.look([await kept.info()], SystemClock().monotonic_s(), {})
     await kept.comes_to(OWN.id, {*SHARED, "n_battery"})
 
@@ -211,7 +213,7 @@ async def test_a_source_that_somebody_added_is_taken_out(kept: Kept) -> None:
     await kept.api.request("STREAM.CREATE.ELSEWHERE", {"name": "ELSEWHERE", "subjects": ["else"]})
     config = (await kept.info())["config"]
     added = config | {"sources": [*config["sources"], {"name": "ELSEWHERE"}]}
-    await kept.api.request("STREAM.UPDATE.UP_00", added)
+    await kept.api.request("STREAM.UPDATE.RELAY_00", added)
     assert "ELSEWHERE" in {each.lane for each in sourced(await kept.info())}
     async with asyncio.timeout(DEADLINE_S):
         while any(each.lane == "ELSEWHERE" for each in sourced(await kept.info())):

@@ -36,7 +36,7 @@ async def test_lanes_are_watched_while_other_streams_are_in_trouble(
     async def request(verb: str, *_: object, **__: object) -> Json:
         if verb == "STREAM.NAMES":
             return {"streams": [], "total": 0}
-        if verb == "STREAM.INFO.UP_00":
+        if verb == "STREAM.INFO.RELAY_00":
             raise JetStreamError(verb, CLUSTER_NOT_AVAILABLE, "")
         return {"created": "once", "config": {}}
 
@@ -53,6 +53,10 @@ async def test_lanes_are_watched_while_other_streams_are_in_trouble(
     def look(infos: list[Json | None], *_: object) -> None:
         looked.append([info is None for info in infos])
 
+    async def feeds(shard: int, *_: object) -> None:
+        fed.append(shard)
+
+    fed: list[int] = []
     noted: list[Json] = []
     reader, api = SimpleNamespace(note_state=noted.append), SimpleNamespace(request=request)
     down, sources = SimpleNamespace(look=ends_well), SimpleNamespace(look=look)
@@ -61,6 +65,7 @@ async def test_lanes_are_watched_while_other_streams_are_in_trouble(
     others: Any = SimpleNamespace(leafs=SimpleNamespace(links={}), readers=[reader] * 2)
     watch = Streams(ground, fleet, others, others, others, others, others, _lower_limits=False)
     watch.down = cast("Any", down)
+    watch.feeds = cast("Any", SimpleNamespace(look=feeds))
     monkeypatch.setattr(watch, "_reconcile", no_room)
     for loss in ("_made_anew", "_say_again"):
         monkeypatch.setattr(watch, loss, happens)
@@ -73,3 +78,4 @@ async def test_lanes_are_watched_while_other_streams_are_in_trouble(
     assert looked[0] == [True, False]
     assert tried
     assert noted
+    assert fed[0] == 1

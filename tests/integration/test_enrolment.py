@@ -89,7 +89,7 @@ class Hub(World):
 
     async def sources(self, device: str) -> list[dict[str, Any]]:
         async with self.hub.connection() as client:
-            answer = await client.request("upapi.STREAM.INFO.UP_00", b"", timeout=30)
+            answer = await client.request("upapi.STREAM.INFO.RELAY_00", b"", timeout=30)
         found = json.loads(answer.data)["config"].get("sources") or []
         return [each for each in found if f"$JS.{device}.API" in json.dumps(each)]
 

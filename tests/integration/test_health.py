@@ -68,7 +68,7 @@ async def test_a_gap_that_is_open_until_the_vehicle_sends_again(world: World) ->
 async def test_a_source_that_looks_well_and_brings_nothing(world: World) -> None:
     """Its durable is paused: the server at the hub goes on hearing heartbeats, and sees no lag."""
     rig, _ = await world.vehicle_behind(
-        Relay("127.0.0.1", world.hub.leaf_port), stalled_after_s=1.0
+        Relay("127.0.0.1", world.hub.leaf_port), stalled_after_s=1.0, push=False
     )
     token = tomllib.loads(rig.agent_toml.read_text())["device"]["token"]
     async with connect(rig.url) as agent:

@@ -44,7 +44,7 @@ async def in_sources(world: World, rig: DeviceRig, stream: str = "IN") -> list[A
 
 async def start(world: World, *nodes: str) -> tuple[DeviceRig, Relay]:
     relay = Relay("127.0.0.1", world.hub.leaf_port)
-    rig, _ = await world.vehicle_behind(relay, nodes=nodes, push=True)
+    rig, _ = await world.vehicle_behind(relay, nodes=nodes)
     await asleep(rig)
     return rig, relay
 

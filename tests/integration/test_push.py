@@ -28,7 +28,7 @@ async def test_what_trickles_is_pushed_and_after_a_cut_sourced_until_it_is_calm(
     world: World,
 ) -> None:
     relay = Relay("127.0.0.1", world.hub.leaf_port)
-    rig, _ = await world.vehicle_behind(relay, push=True)
+    rig, _ = await world.vehicle_behind(relay)
     trickle = Trickle()
     async with trickling(rig, trickle) as agent:
         await pushed(agent, BOTH)
@@ -52,7 +52,7 @@ async def test_what_trickles_is_pushed_and_after_a_cut_sourced_until_it_is_calm(
 
 
 async def test_a_burst_has_the_lane_sourced(world: World) -> None:
-    rig, _ = await world.vehicle_behind(Relay("127.0.0.1", world.hub.leaf_port), push=True)
+    rig, _ = await world.vehicle_behind(Relay("127.0.0.1", world.hub.leaf_port))
     trickle = Trickle()
     async with trickling(rig, trickle) as agent:
         await pushed(agent, BOTH)
@@ -72,7 +72,7 @@ async def test_a_burst_has_the_lane_sourced(world: World) -> None:
 
 
 async def test_a_stream_of_pushes_that_an_operator_deletes_is_made_anew(world: World) -> None:
-    rig, _ = await world.vehicle_behind(Relay("127.0.0.1", world.hub.leaf_port), push=True)
+    rig, _ = await world.vehicle_behind(Relay("127.0.0.1", world.hub.leaf_port))
     trickle = Trickle()
     async with trickling(rig, trickle) as agent:
         await pushed(agent, BOTH)
@@ -90,7 +90,7 @@ async def test_a_stream_of_pushes_that_an_operator_deletes_is_made_anew(world: W
 async def test_whoever_is_killed_while_lanes_are_pushed_nothing_is_lost(
     world: World, who: str
 ) -> None:
-    rig, _ = await world.vehicle_behind(Relay("127.0.0.1", world.hub.leaf_port), push=True)
+    rig, _ = await world.vehicle_behind(Relay("127.0.0.1", world.hub.leaf_port))
     trickle = Trickle()
     async with trickling(rig, trickle) as agent:
         await pushed(agent, BOTH)

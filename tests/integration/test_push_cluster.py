@@ -58,8 +58,6 @@ async def test_servers_die_and_come_back_while_lanes_are_pushed(
             await stack.enter_async_context(relay)
         links = {hub.leaf_ports[name]: relay.port for name, relay in relays.items()}
         rig = await DeviceRig.add(hub, "VID-001", tmp_path / "VID-001", links=links)
-        toml = rig.agent_toml.read_text()
-        rig.agent_toml.write_text(toml.replace("[link]\n", "[link]\npush = true\n"))
         stack.push_async_callback(rig.stop)
         await rig.start()
         door = await Door(world, rig).open()

@@ -31,7 +31,7 @@ FRAMES = 40
 
 async def test_a_link_that_swallows_one_direction_loses_and_doubles_nothing(world: World) -> None:
     link = ShapedRelay("127.0.0.1", world.hub.leaf_port)
-    rig, relay = await world.vehicle_behind(link, ping_s=1, push=True)
+    rig, relay = await world.vehicle_behind(link, ping_s=1)
     trickle = Trickle()
     async with trickling(rig, trickle) as agent:
         for up in (True, False):
@@ -51,7 +51,7 @@ async def test_over_20_kbit_s_a_burst_is_sourced_and_what_is_live_overtakes_it(
     world: World,
 ) -> None:
     link = ShapedRelay("127.0.0.1", world.hub.leaf_port)
-    rig, _ = await world.vehicle_behind(link, push=True)
+    rig, _ = await world.vehicle_behind(link)
     trickle = Trickle()
     async with trickling(rig, trickle) as agent:
         await pushed(agent, BOTH)

@@ -85,7 +85,7 @@ async def sources(world: World) -> list[str]:
     """Return the names of the streams that UP sources now, sorted; none while UP has no leader."""
     try:
         async with world.hub.connection() as client:
-            answer = await client.request("upapi.STREAM.INFO.UP_00", b"", timeout=ANSWER_S)
+            answer = await client.request("upapi.STREAM.INFO.RELAY_00", b"", timeout=ANSWER_S)
     except NatsError:
         return []
     return sorted(each["name"] for each in json.loads(answer.data).get("sources") or [])

@@ -53,7 +53,7 @@ async def a_roll_up_of_all_that_is_pushed(ground: Ground) -> None:
     subject = f"u.{STOLEN}.{ground.stolen.token}.f.gps"
     for _ in range(1200):
         await leaf.publish(f"clk.{STOLEN}", _ASKS_TO_PUSH)
-        info = await ground.api.request("STREAM.INFO.UP_00")
+        info = await ground.api.request("STREAM.INFO.RELAY_00")
         if f"u.{STOLEN}." in str(info["config"].get("sources")):
             break
         await asyncio.sleep(0.05)

@@ -42,8 +42,8 @@ class HubKeys:
     """What JetStream's API is called in account UP, where nobody may guess it: one token of a subject."""
 
     @property
-    def push_api(self) -> str:
-        """The name by which shards of UP know the part of the API that makes consumers of PUSH: a secret as well.
+    def source_api(self) -> str:
+        """The name by which streams of account UP know the part of the API that makes consumers: a secret as well.
 
         It stands in their configurations, which jobs may read, so it is no way to `up_api`.
         """

@@ -70,8 +70,9 @@ _DELIVERIES = "dlv.*.*"
 # The server imports the API into an account by its known names unless something of SYS is there (ADR 25).
 _ALL_OF_API, _NOTHING = "$JS.API.>", "void.>"
 _FROM_UP = f"{shards.DELIVERIES}.>"
-# By a name of its own: the shards' configurations say it, and jobs may read those.
-_SOURCE_PUSH = (f"CONSUMER.CREATE.{shards.PUSH}", f"CONSUMER.CREATE.{shards.PUSH}.>")
+# With it a stream of account UP sources another. By a name of its own: configurations say it, and jobs may
+# read those.
+_SOURCE = ("CONSUMER.CREATE.*", "CONSUMER.CREATE.*.>")
 # Acknowledgements of snapshots, and what is put back: as a stream, since a service adds a header.
 _SNAPSHOTS = "$JS.SNAPSHOT.>"
 # Of what is delivered from there, as the twin's events: of no stream's name, since shards are added.
@@ -193,9 +194,9 @@ def asking_rights(token_id: str) -> Rights:
     )
 
 
-def push_api_subjects(push_api: str) -> list[str]:
-    """Return by which subjects of account UP its shards make consumers of PUSH, and do nothing else."""
-    return [f"{push_api}.{verb}" for verb in _SOURCE_PUSH]
+def source_api_subjects(source_api: str) -> list[str]:
+    """Return by which subjects of account UP its streams source one another, and do nothing else."""
+    return [f"{source_api}.{verb}" for verb in _SOURCE]
 
 
 def clock_answer_subject(device: str, token: str) -> str:
@@ -244,7 +245,7 @@ def _up_imports(
         Import("service", _ALL_OF_API, public["SYS"], f"{keys.up_api}.>", share=True),
         *(
             Import("service", f"$JS.API.{verb}", public["SYS"], here, share=True)
-            for verb, here in zip(_SOURCE_PUSH, push_api_subjects(keys.push_api), strict=True)
+            for verb, here in zip(_SOURCE, source_api_subjects(keys.source_api), strict=True)
         ),
         *(Import("service", subject, public["FLEET"]) for subject in _fleet_services(lanes)),
         *(Import("stream", subject, public["FLEET"]) for subject in (_DELIVERIES, PUSHES)),

@@ -14,7 +14,7 @@ from typing import Any
 from nats.aio.client import Client
 
 from backhaul_hub.access.keys import HubKeys
-from backhaul_hub.access.rules import push_api_subjects
+from backhaul_hub.access.rules import source_api_subjects
 from backhaul_hub.nats.system_requests import ask_each
 
 _API = "$JS.API."
@@ -37,7 +37,7 @@ async def guessable_names(system: Client, keys: HubKeys, servers: int) -> set[st
     for answer in await ask_each(system, "$SYS.REQ.SERVER.PING.ACCOUNTZ", ask, servers):
         detail = (json.loads(answer).get("data") or {}).get("account_detail") or {}
         found |= leading_to_api(detail.get("imports") or [], keys.account("SYS").public)
-    return found - {f"{keys.up_api}.>", *push_api_subjects(keys.push_api)}
+    return found - {f"{keys.up_api}.>", *source_api_subjects(keys.source_api)}
 
 
 def leading_to_api(imports: Iterable[dict[str, Any]], system_account: str) -> set[str]:

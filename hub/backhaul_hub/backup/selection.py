@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from backhaul_hub.errors import BackupError
 from backhaul_hub.lane_names import DOWN
-from backhaul_hub.shards import PUSH, is_shard
+from backhaul_hub.shards import is_passing, is_shard
 from backhaul_hub.streams.twin_streams import BLOBS, COMMANDS, STATE
 
 NOT_KEPT = {
@@ -15,9 +15,9 @@ NOT_KEPT = {
     STATE: "filled again from hub.db and UP, and of no use after an hour",
     COMMANDS: "no command is carried out from a backup; what became of each is in hub.db",
     BLOBS: "kept as files",
-    PUSH: "all of it is on its way into UP, and its vehicles have it",
 }
 """Streams that no snapshot is taken of, and why."""
+_PASSING = "all of it is on its way into UP, and its vehicles have it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +38,13 @@ def chosen(names: Iterable[str], choice: Choice) -> list[str]:
     """
     names = set(names)
     for name in choice.streams:
-        if name in NOT_KEPT:
-            raise BackupError(f"no snapshot is taken of {name}: {NOT_KEPT[name]}")
+        if why := NOT_KEPT.get(name) or (_PASSING if is_passing(name) else ""):
+            raise BackupError(f"no snapshot is taken of {name}: {why}")
         if name not in names:
             raise BackupError(f"there is no stream {name}", hint=f"there are {sorted(names)}")
     wanted = set(choice.streams) or {
-        name for name in names - NOT_KEPT.keys() if not (choice.without_up and is_shard(name))
+        name
+        for name in names - NOT_KEPT.keys()
+        if not is_passing(name) and not (choice.without_up and is_shard(name))
     }
     return sorted(wanted, key=lambda name: (is_shard(name), name))

@@ -5,7 +5,8 @@ people/<NAME>.creds            credentials that nobody has taken away: key and r
 keys/revocations.jsonl         whom nobody may let in again, and who that was
 the servers' accounts          whom they shut out
 DOWN_00                        a durable for each device that may be written to: token, nodes
-UP_00 ...                      sources of those that were connected: token; subjects of all that ever sent
+RELAY_00 ...                   sources of those that were connected: token (a hub of before: UP_00 ...)
+UP_00 ...                      subjects of all that ever sent
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.nats.jwt import body_of
 from backhaul_hub.people.identity import Person
 from backhaul_hub.people.login import read_person
-from backhaul_hub.shards import is_shard
+from backhaul_hub.shards import is_passing, is_shard
 from backhaul_hub.streams.streams import names, stream_names
 
 _SUBJECTS_MAX = 100_000  # in one answer of the server's
@@ -111,8 +112,9 @@ async def traces_in_streams(api: JetStreamApi, found: Traces) -> None:
     there = await stream_names(api)
     if DOWN in there:
         _of_durables(await names(api, f"CONSUMER.NAMES.{DOWN}", "consumers"), found)
-    for name in sorted(filter(is_shard, there)):
-        await _of_shard(api, name, found)
+    for name in sorted(there):
+        if is_shard(name) or is_passing(name):
+            await _of_shard(api, name, found)
 
 
 async def has_durables(api: JetStreamApi, devices: Collection[str]) -> bool:

@@ -102,7 +102,7 @@ class Fleet(Subsystem):
         self.continuity.restore(await read_lanes(self._ground.registry))
         await restore_words(self._ground.registry, self.words)
         await self.learn()
-        await self.sources.start(self._ground.api, self._ground.keys.push_api)
+        await self.sources.start(self._ground.api, self._ground.keys.source_api)
         self.speaker.start(self._ground.client, self._ground.api)
 
     def tasks(self) -> Tasks:

@@ -21,8 +21,9 @@ from backhaul_hub.control.sync_shell import SyncShell
 from backhaul_hub.errors import HubError
 from backhaul_hub.lane_names import DOWN
 from backhaul_hub.links.down_end import DownEnd
+from backhaul_hub.links.feeds import Feeds
 from backhaul_hub.nats.jetstream import Json
-from backhaul_hub.shards import up_name
+from backhaul_hub.shards import is_passing, relay_name, up_name
 from backhaul_hub.streams.streams import (
     declared_streams,
     quiet_undeclared_shards,
@@ -34,6 +35,8 @@ from backhaul_hub.streams.twin_streams import SHADOW, STATE
 log = structlog.get_logger(__name__)
 
 _INTERVAL_S = 1.0
+# A question that was under way as the server went is not answered; what stands in memory waits to be made anew.
+_NAMES_S_MAX = 3.0
 
 
 @dataclass(eq=False)
@@ -58,12 +61,17 @@ class Streams(Subsystem):
     async def start(self) -> None:
         """Bring the streams in line with hub.toml, and look at where DOWN ends."""
         ground = self._ground
-        for declared in declared_streams(ground.config):
-            await self._reconcile(declared)
+        self.feeds = Feeds(ground.api, ground.keys.source_api, ground.config.fleet.shards)
+        made = [each for each in declared_streams(ground.config) if await self._reconcile(each)]
         self.down = await DownEnd.open(ground.api, ground.registry)
         ground.api.on_stored = self.down.stored
         for name in await quiet_undeclared_shards(ground.api, ground.config.fleet.shards):
             log.warning("undeclared_shard_takes_in_no_more", stream=name)
+        for shard in range(ground.config.fleet.shards):
+            info = await ground.api.request(f"STREAM.INFO.{up_name(shard)}")
+            await self.feeds.look(shard, info, ground.clock.monotonic_s())
+        for declared in made:
+            await self._feed_from(declared["name"])
 
     def tasks(self) -> Tasks:
         """Return the watch on the streams."""
@@ -90,11 +98,14 @@ class Streams(Subsystem):
         Raises:
             HubError: the server refused, or does not answer; the next look goes on with it.
         """
-        names = await stream_names(self._ground.api)
+        names = await stream_names(self._ground.api, timeout_s=_NAMES_S_MAX)
         for declared in declared_streams(self._ground.config):
             name = declared["name"]
             if name not in names:
-                log.error("stream_was_deleted", stream=name)
+                if is_passing(name):
+                    log.info("stream_in_memory_is_made_anew", stream=name)
+                else:
+                    log.error("stream_was_deleted", stream=name)
                 self._deleted.add(name)
             if name not in self._deleted:
                 continue
@@ -109,27 +120,38 @@ class Streams(Subsystem):
     async def _look_at_shards(self) -> None:
         """Look at each shard; at last raise the error that kept us from looking at one."""
         asked_s = self._ground.clock.monotonic_s()
-        infos: list[Json | None] = []
+        relays: list[Json | None] = []
         failed: HubError | None = None
-        for shard in range(self._ground.config.fleet.shards):
+        for shard, reader in enumerate(self._reading.readers):
+            relays.append(None)
             try:
-                infos.append(await self._ground.api.request(f"STREAM.INFO.{up_name(shard)}"))
-            except HubError as error:
-                infos.append(None)
-                failed = error
-        for reader, info in zip(self._reading.readers, infos, strict=True):
-            if info is not None:
+                relays[-1] = await self._ground.api.request(f"STREAM.INFO.{relay_name(shard)}")
+                info = await self._ground.api.request(f"STREAM.INFO.{up_name(shard)}")
                 reader.note_state(info)
-        self._fleet.sources.look(infos, asked_s, self._gate.leafs.links)
+                await self.feeds.look(shard, info, self._ground.clock.monotonic_s())
+            except HubError as error:
+                failed = error
+        self._fleet.sources.look(relays, asked_s, self._gate.leafs.links)
         if failed is not None:
             raise failed
 
-    async def _reconcile(self, declared: Json) -> None:
-        for change in await reconcile(self._ground.api, declared, lower_limits=self._lower_limits):
+    async def _reconcile(self, declared: Json) -> bool:
+        """Bring a stream in line; return whether it had to be made."""
+        done = await reconcile(self._ground.api, declared, lower_limits=self._lower_limits)
+        for change in done:
             log.info("stream_reconciled", change=change)
+        return done == [f"create {declared['name']}"]
+
+    async def _feed_from(self, stream: str) -> None:
+        """Where this is a relay that was made just now, have its UP look for it: by itself it would in 10 s."""
+        for shard in range(self._ground.config.fleet.shards):
+            if relay_name(shard) == stream:
+                info = await self._ground.api.request(f"STREAM.INFO.{up_name(shard)}")
+                await self.feeds.feed(shard, info["config"], anew=True)
 
     async def _made_anew(self, stream: str) -> None:
         """Put back the contents and consumers of a stream that somebody had deleted."""
+        await self._feed_from(stream)
         if stream == DOWN:
             for device in self._fleet.devices.active().values():
                 await self._fleet.make_writable(device)

@@ -10,6 +10,7 @@ from backhaul_codec.assurance.vehicle_conditions import KINDS as VEHICLE_KINDS
 JETSTREAM_SILENT = "jetstream-silent"
 REGISTRY_OLDER = "registry-older"
 DEVICE_UNKNOWN = "device-unknown"
+SHARD_UNFED = "shard-unfed"
 STREAM_FULL = "stream-full"
 REPLICA_BEHIND = "replica-behind"
 CONSUMER_LAG = "consumer-lag"
@@ -67,6 +68,14 @@ KINDS = (
         "people do not hear of alerts over a channel",
         "mend what is said there, then: backhaul-hub notify test CHANNEL; what waits goes by itself (docs/alerts.md)",
         after_s=30,
+    ),
+    Kind(
+        SHARD_UNFED,
+        _ERROR,
+        "a shard takes nothing in: its UP stream hears nothing of its relay",
+        "the control plane sets that up again by itself; if it stays, see the nats-server's log, and restart backhaul-hub",
+        after_s=15,
+        depends_on=(JETSTREAM_SILENT,),
     ),
     Kind(
         STREAM_FULL,

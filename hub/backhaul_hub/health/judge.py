@@ -10,7 +10,9 @@ from backhaul_codec.assurance.conditions import Conditions, Finding, Growth, Pla
 from backhaul_codec.assurance.vehicle_conditions import DISK_FULL, LEDGER_FILLING
 from backhaul_hub.config import Health
 from backhaul_hub.health import conditions as kinds
+from backhaul_hub.links.feeds import unfed
 from backhaul_hub.nats.jetstream import Json
+from backhaul_hub.shards import is_shard
 from backhaul_hub.uplink.awaited import Awaited
 from backhaul_hub.vehicles.core import Told
 from backhaul_hub.vehicles.identities import Evidence, told
@@ -157,6 +159,8 @@ class HubHealth:
         if bytes_max > 0 and held > self._config.stream_full_part * bytes_max:
             part = f"{100 * held / bytes_max:.0f}% of {bytes_max} bytes"
             yield Finding(kinds.STREAM_FULL, place, part)
+        if is_shard(name) and (why := unfed(info)):
+            yield Finding(kinds.SHARD_UNFED, place, why)
         if late := _late_replicas(info, self._config.replica_lag_max):
             yield Finding(kinds.REPLICA_BEHIND, place, ", ".join(late))
         behind = info["state"]["last_seq"] - read.get(name, info["state"]["last_seq"])

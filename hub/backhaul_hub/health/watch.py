@@ -24,6 +24,7 @@ from backhaul_hub.health.metrics import samples
 from backhaul_hub.hub_time import HubTime
 from backhaul_hub.lane_names import DOWN
 from backhaul_hub.nats.jetstream import JetStreamApi, Json
+from backhaul_hub.shards import is_passing
 from backhaul_hub.streams.streams import declared_streams
 from backhaul_hub.sync.core import HubSync
 from backhaul_hub.uplink.awaited import Awaited
@@ -152,7 +153,9 @@ class HealthWatch:
                 info = await self._api.stream_info(name)
                 if info is None:
                     continue  # it is made anew, see `ControlPlane`
-                streams.append({**info, "config": {**info["config"], "sources": []}, "sources": []})
+                if is_passing(name):
+                    info = {**info, "config": {**info["config"], "sources": []}, "sources": []}
+                streams.append(info)
                 # DOWN has one for every device, which lags for as long as that is away.
                 if name != DOWN and info["state"]["consumer_count"]:
                     consumers += await self._consumers_of(name)

@@ -1,4 +1,4 @@
-"""Keeping the UP streams' sources as the devices' links are: when each is added, removed, set up again."""
+"""Keeping the relays' sources as the devices' links are: when each is added, removed, set up again."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from backhaul_hub.links.sources import (
     untouched_s,
 )
 from backhaul_hub.nats.jetstream import JetStreamApi, Json
-from backhaul_hub.shards import shard_of, up_name
+from backhaul_hub.shards import relay_name, shard_of
 from backhaul_runtime.clock import Clock
 from backhaul_runtime.trouble import Trouble
 
@@ -46,7 +46,7 @@ _RETRY_S = 1.0
 
 
 class SourceKeeper:
-    """Has each UP shard source the lanes of the devices that are connected.
+    """Has the relay of each shard source the lanes of the devices that are connected.
 
     Args:
         devices: as hub.db has them now.
@@ -62,7 +62,7 @@ class SourceKeeper:
         self._clock = clock
         self._continuity = continuity
         self._devices = devices
-        self._push_api = ""
+        self._source_api = ""
         self._plans = [SourcePlan() for _ in range(config.fleet.shards)]
         self._watch = SourceWatch(config.link.stalled_after_s, config.link.stuck_after_s)
         self._owed = OwedWatch()
@@ -78,15 +78,15 @@ class SourceKeeper:
         self.lags: dict[tuple[str, str], int] = {}
         """Messages that wait at a device, by (device, lane), where its link is up."""
 
-    async def start(self, api: JetStreamApi, push_api: str = "") -> None:
-        """Take stock of the streams' sources now; `push_api`: `HubKeys.push_api`.
+    async def start(self, api: JetStreamApi, source_api: str = "") -> None:
+        """Take stock of the streams' sources now; `source_api`: `HubKeys.source_api`.
 
         Raises:
             HubError: the server refused, or nobody answered.
         """
-        self._push_api = push_api
+        self._source_api = source_api
         for shard, plan in enumerate(self._plans):
-            info = await api.request(f"STREAM.INFO.{up_name(shard)}")
+            info = await api.request(f"STREAM.INFO.{relay_name(shard)}")
             plan.succeeded(sourced(info), self._clock.monotonic_s())
 
     def connected(self, device: str) -> None:
@@ -166,7 +166,7 @@ class SourceKeeper:
         counts = sources_by_shard(self._devices().values(), len(self._plans))
         for shard, count in sorted(counts.items()):
             if count > SOURCES_ADVISED_MAX:
-                log.warning("shard_has_many_sources", stream=up_name(shard), sources=count)
+                log.warning("shard_has_many_sources", stream=relay_name(shard), sources=count)
 
     async def keep(self, api: JetStreamApi, learn: Callable[[], Awaitable[None]]) -> None:
         """Apply the plans whenever something changed, and again where that failed; for ever.
@@ -182,7 +182,7 @@ class SourceKeeper:
                     while (target := plan.next_update(self._clock.monotonic_s())) is not None:
                         self._told_s[shard] = math.inf
                         before = await apply_sources(
-                            *(api, up_name(shard), self._devices(), target, self._push_api)
+                            *(api, relay_name(shard), self._devices(), target, self._source_api)
                         )
                         for source in before:
                             if untouched_s(source, kicked=False) < 0:
@@ -190,7 +190,7 @@ class SourceKeeper:
                         plan.succeeded(target, self._clock.monotonic_s())
                 except (HubError, NatsError) as error:
                     plan.failed()
-                    log.warning("sources_not_applied", stream=up_name(shard), error=str(error))
+                    log.warning("sources_not_applied", stream=relay_name(shard), error=str(error))
                     await asyncio.sleep(_RETRY_S)
                     self._due.set()
                 finally:
@@ -207,7 +207,7 @@ class SourceKeeper:
     ) -> None:
         """Take in the state of the shards; set up again a source that is not there, or that a connected device does not feed.
 
-        ``infos``: of all shards, asked for at ``asked_s`` (monotonic seconds); None: not answered.
+        ``infos``: of all shards' relays, asked for at ``asked_s`` (monotonic seconds); None: not answered.
         """
         now_s = self._clock.monotonic_s()
         for shard, info in enumerate(infos):
@@ -267,7 +267,7 @@ class SourceKeeper:
                 self.lags.pop(place, None)
 
     def _note_sources(self, shard: int, info: Json, asked_s: float, now_s: float) -> None:
-        """See whether an UP stream has the sources that we gave it, and is the one that we gave them.
+        """See whether a relay has the sources that we gave it, and is the one that we gave them.
 
         Another one has other sources, or none; and somebody may have changed those of this one.
         """
@@ -278,7 +278,7 @@ class SourceKeeper:
         if changed:
             log.warning(
                 "sources_changed_by_others",
-                stream=up_name(shard),
+                stream=relay_name(shard),
                 gone=len(plan.applied - there),
                 new=len(there - plan.applied),
             )

@@ -1,4 +1,4 @@
-"""Which lanes of which devices an UP stream sources, and how that is changed.
+"""Which lanes of which devices a shard's relay sources, and how that is changed.
 
 Sources exist only while their device is connected. An absent device's source would keep asking
 for it on every other vehicle's link (26-80 kB a minute each, measured), and adding the source
@@ -84,11 +84,11 @@ def lane_source(device: Device, lane: Lane) -> Json:
     }
 
 
-def push_source(device: Device, push_api: str) -> Json:
+def push_source(device: Device, source_api: str) -> Json:
     """Declare the source of a device's pushes: of its own subject in PUSH, and as if a lane brought it."""
     return {
         "name": PUSH,
-        "external": {"api": push_api, "deliver": ""},
+        "external": {"api": source_api, "deliver": ""},
         "subject_transforms": [
             {
                 "src": push_subject(device.id, device.token, ">"),
@@ -356,11 +356,11 @@ async def apply_sources(
     stream: str,
     devices: Mapping[str, Device],
     wanted: Collection[Place],
-    push_api: str = "",
+    source_api: str = "",
 ) -> list[Json]:
     """Make `stream` source the `wanted` lanes, and nothing else; return its sources right before.
 
-    `push_api`: `HubKeys.push_api`, where somebody pushes.
+    `source_api`: `HubKeys.source_api`, where somebody pushes.
 
     Raises:
         JetStreamError: the server refused.
@@ -368,7 +368,7 @@ async def apply_sources(
     """
     info = await api.request(f"STREAM.INFO.{stream}")
     sources = [
-        push_source(devices[place.device], push_api)
+        push_source(devices[place.device], source_api)
         if place.lane == PUSHED
         else lane_source(devices[place.device], place.lane)
         for place in sorted(wanted)

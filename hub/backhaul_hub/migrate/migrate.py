@@ -37,7 +37,7 @@ from backhaul_hub.migrate.mirrors import (
 from backhaul_hub.nats.jetstream import JetStreamApi, Json
 from backhaul_hub.nats.snapshots import Snapshot, copy
 from backhaul_hub.private_files import private_directory
-from backhaul_hub.shards import PUSH, is_shard
+from backhaul_hub.shards import is_passing, is_shard
 from backhaul_hub.start_guard import Move, forget_move, move_of, note_move
 from backhaul_hub.streams.streams import stream_names
 from backhaul_hub.streams.twin_streams import STATE
@@ -46,7 +46,7 @@ from backhaul_runtime.clock import Clock
 
 HANDOVER = "migrated"
 # Made anew from hub.db and UP. State of an hour, every message of it synced there, is not worth it.
-_STAY = {DOWN, STATE, PUSH}
+_STAY = {DOWN, STATE}
 # Both are a moment's work, and all that the hub waits for at the switch.
 _BEHIND_MESSAGES_MAX = 200
 _UNCOMPARED_MAX = 2 * BLOCK_SEQS
@@ -103,9 +103,8 @@ class Migration:
         """
         self._move = self._begun() or self._move
         await require_stopped(self._there)
-        names = sorted(
-            await stream_names(self._old) - _STAY, key=lambda name: (not is_shard(name), name)
-        )
+        moving = {each for each in await stream_names(self._old) - _STAY if not is_passing(each)}
+        names = sorted(moving, key=lambda name: (not is_shard(name), name))
         await self._require_room(names)
         self._note()
         async with self._bridge:

@@ -14,7 +14,7 @@ from backhaul_hub.config import HubConfig
 from backhaul_hub.errors import JetStreamError, LimitsLoweredError, StreamConflictError
 from backhaul_hub.lane_names import DOWN
 from backhaul_hub.nats.jetstream import JetStreamApi, Json
-from backhaul_hub.shards import API, PUSH, is_shard, up_name
+from backhaul_hub.shards import API, PUSH, is_passing, is_shard, relay_name, up_name
 from backhaul_hub.streams.twin_streams import twin_streams
 from backhaul_runtime.jetstream import (
     INSUFFICIENT_STORAGE,
@@ -43,7 +43,11 @@ _HINTS = {
 }
 PUSH_AGE_NS = 120 * 1_000_000_000
 PUSH_BYTES_MAX = 64 << 20
-"""What PUSH holds at most, of all vehicles: a shard takes a message within moments, or its vehicle has it sourced."""
+"""What PUSH holds at most, of all vehicles: a relay takes a message within moments, or its vehicle has it sourced."""
+RELAY_AGE_NS = 120 * 1_000_000_000
+RELAY_MESSAGES_MAX = 250_000
+"""What a relay holds at most, of all vehicles of a shard: UP takes a message within moments. With `max_bytes` the
+server would set that much memory aside for every shard."""
 # Said when a stream is made and never later: a server that restarts with a first_seq above the
 # stream's first message purges the stream.
 _AT_CREATION = frozenset({"first_seq"})
@@ -91,6 +95,18 @@ def declared_streams(config: HubConfig) -> list[Json]:
         {"name": up_name(shard), "subjects": [f"{SOURCED_ONLY}.{up_name(shard)}"]} | up
         for shard in range(config.fleet.shards)
     ]
+    # Vehicles' sources come and go here, in a small stream: for each that is added the server reads back
+    # through the whole stream, and all sources of it wait (ADR 44).
+    relays: list[Json] = [
+        {
+            "name": relay_name(shard),
+            "subjects": [f"{SOURCED_ONLY}.{relay_name(shard)}"],
+            "storage": "memory",
+            "max_age": RELAY_AGE_NS,
+            "max_msgs": RELAY_MESSAGES_MAX,
+        }
+        for shard in range(config.fleet.shards)
+    ]
     # Nobody waits for an answer, so the server is to send none wherever a message says.
     push = {
         "name": PUSH,
@@ -101,7 +117,8 @@ def declared_streams(config: HubConfig) -> list[Json]:
         "max_bytes": PUSH_BYTES_MAX,
     }
     twin = twin_streams(config, [shard["name"] for shard in shards])
-    return [common | stream for stream in (*shards, push, down, quarantine, dictionaries, *twin)]
+    every = (*shards, push, *relays, down, quarantine, dictionaries, *twin)
+    return [common | stream for stream in every]
 
 
 def import_stream(config: HubConfig) -> Json:
@@ -203,26 +220,29 @@ def _lasting(declared: Json) -> Json:
     return {key: value for key, value in declared.items() if key not in _AT_CREATION}
 
 
-async def stream_names(api: JetStreamApi) -> set[str]:
-    """Return the names of all streams, of account UP and of the other.
+async def stream_names(api: JetStreamApi, *, timeout_s: float | None = None) -> set[str]:
+    """Return the names of all streams, of account UP and of the other; `timeout_s`: for an answer, other than usual.
 
     Raises:
         HubError: the server refused, or nobody answered.
     """
-    return await names(api, "STREAM.NAMES", "streams") | await names(
-        api, "STREAM.NAMES", "streams", API
-    )
+    found: set[str] = set()
+    for prefix in ("", API):
+        found |= await names(api, "STREAM.NAMES", "streams", prefix, timeout_s=timeout_s)
+    return found
 
 
-async def names(api: JetStreamApi, verb: str, key: str, prefix: str = "") -> set[str]:
-    """Return the items of a request with pages under `key`; `prefix` as `JetStreamApi.request`.
+async def names(
+    api: JetStreamApi, verb: str, key: str, prefix: str = "", *, timeout_s: float | None = None
+) -> set[str]:
+    """Return the items of a request with pages under `key`; `prefix` and `timeout_s` as `JetStreamApi.request`.
 
     Raises:
         HubError: the server refused, or nobody answered.
     """
     found: set[str] = set()
     while True:
-        answer = await api.request(verb, {"offset": len(found)}, api=prefix)
+        answer = await api.request(verb, {"offset": len(found)}, api=prefix, timeout_s=timeout_s)
         page = answer.get(key) or []
         found.update(page)
         if not page or len(found) >= answer["total"]:
@@ -230,17 +250,17 @@ async def names(api: JetStreamApi, verb: str, key: str, prefix: str = "") -> set
 
 
 async def quiet_undeclared_shards(api: JetStreamApi, shards: int) -> list[str]:
-    """Take the sources off UP shards that are no longer declared; return their names.
+    """Take the sources off shards that are no longer declared; return the names of their streams.
 
     They would go on taking in what devices send, and nobody reads them. What they hold stays.
 
     Raises:
         HubError: the server refused, or nobody answered.
     """
-    declared = {up_name(shard) for shard in range(shards)}
+    declared = {name(shard) for name in (up_name, relay_name) for shard in range(shards)}
     quieted = []
     for name in sorted(await stream_names(api)):
-        if not is_shard(name) or name in declared:
+        if name == PUSH or not (is_shard(name) or is_passing(name)) or name in declared:
             continue
         config = (await api.request(f"STREAM.INFO.{name}"))["config"]
         if config.get("sources"):

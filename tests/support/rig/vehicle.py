@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import nats
 import psutil  # type: ignore[import-untyped]
 
+from backhaul_hub.shards import PUSH
 from tests.support.errors import TrialError
 from tests.support.rig.parts import DeviceRig, HubRig
 from tests.support.rig.relay import Relay
@@ -93,7 +94,7 @@ class VehicleRig(Vehicle):
     relay: Relay
 
     async def sourced(self, client: Client, timeout_s: float = 30.0) -> None:
-        """Wait until the hub's stream is fed from both lanes, link and consumers standing.
+        """Wait until the hub hears both lanes, sourced or pushed, link and consumers standing.
 
         Raises:
             TrialError: it was not in time.
@@ -101,9 +102,9 @@ class VehicleRig(Vehicle):
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + timeout_s
         while loop.time() < deadline_s:
-            answer = await client.request("upapi.STREAM.INFO.UP_00", b"", timeout=30)
+            answer = await client.request("upapi.STREAM.INFO.RELAY_00", b"", timeout=30)
             sources = json.loads(answer.data).get("sources") or []
-            if len(sources) == 2 and all(
+            if (len(sources) == 2 or PUSH in {each["name"] for each in sources}) and all(
                 0 <= source["active"] < 2_000_000_000 and not source.get("error")
                 for source in sources
             ):
@@ -120,7 +121,7 @@ async def vehicle(
     linked: bool = True,
     hub_sync_interval: str = "always",
     agent_settings: str = "",
-    push: bool = False,
+    push: bool = True,
     relay_to: Callable[[str, int], Relay] = Relay,
     link_mode: str = "",
     schedule_s: float = 3600.0,
@@ -151,8 +152,8 @@ async def vehicle(
         )
         text = device.agent_toml.read_text()
         text = text.replace("= 3600.0", f"= {schedule_s}")
-        if push:
-            text = text.replace("[link]\n", "[link]\npush = true\n")
+        if not push:
+            text = text.replace("[link]\n", "[link]\npush = false\n")
         device.agent_toml.write_text(text)
         if agent_settings:
             device.agent_toml.write_text(device.agent_toml.read_text() + "\n" + agent_settings)
