@@ -19,9 +19,9 @@ from tests.support.rig.parts import Part, program, wait_for_log
 from tests.support.waiting import until
 
 from .axe import violations
+from .by_hand import BY_HAND
 from .looking import looking
 from .park import MINE, ODD, Park
-from .test_login import BY_HAND
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
