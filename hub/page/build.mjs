@@ -27,6 +27,8 @@ async function bundleTests() {
     jsx: "automatic",
     jsxImportSource: "preact",
     outdir: out,
+    // Packages in CommonJS ask for modules of Node.
+    banner: { js: 'import { createRequire } from "node:module"; const require = createRequire(import.meta.url);' },
     outExtension: { ".js": ".mjs" },
     logLevel: "warning",
   });
