@@ -71,6 +71,7 @@ def run(*, quick: bool) -> dict[str, object]:
 
 async def _measure(directory: Path, count: int, seconds: int) -> list[Figure]:
     hub = PageHub(directory / "hub")
+    hub.health = ""
     await hub.init()
     names = [f"VID-{number:05}" for number in range(count)]
     await _enrol(hub.directory / "hub.db", names)

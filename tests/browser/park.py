@@ -36,13 +36,15 @@ class PageHub(HubRig):
     def __init__(self, directory: Path, **options: Any) -> None:
         super().__init__(directory, **options)
         self.page_port, self.websocket_port = free_port(), free_port()
+        self.health = "interval_s = 0.2\npatience = 0\nlink_down_after_s = 0"
+        """So that a test need not wait for minutes; empty: as hubs have it."""
 
     async def init(self, *words: str) -> None:
         ports = (self.page_port, self.websocket_port)
         page = ("--page-port", str(ports[0]), "--websocket-port", str(ports[1]))
         await super().init(*page, *words)
         with (self.directory / "hub.toml").open("a") as toml:
-            toml.write("\n[health]\ninterval_s = 0.2\npatience = 0\nlink_down_after_s = 0\n")
+            toml.write(f"\n[health]\n{self.health}\n")
 
     @property
     def url(self) -> str:

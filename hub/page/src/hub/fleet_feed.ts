@@ -11,6 +11,8 @@ const ROWS_EVERY_MS = 2_000;
 const ROWS_EVERY_MS_OF_MANY = 10_000;
 const MANY = 500;
 const HOURS_EVERY_MS = 60_000;
+const BATCH_MS_OF_MANY = 200;
+const HOURS_SHOWN_MS = 1_000;
 
 export interface FleetFeed {
   fleet: Signal<Fleet>;
@@ -39,26 +41,36 @@ export function feedFleet(wanted: Wanted, before?: Pick<FleetFeed, "fleet" | "ho
 
   const rows = async (): Promise<number> => {
     const seen = new Set<string>();
+    const told: ToldRow[] = [];
     let after = "";
     for (;;) {
       const page = await ask<{ devices: ToldRow[]; next: string | null }>("fleet", { after, series: wanted.series });
       if (over) return 0;
       for (const each of page.devices) seen.add(each.device);
-      fleet.value = withRows(fleet.peek(), page.devices, wanted.series);
+      // At first each page is shown as it comes; later all of them together: each change is drawn.
+      if (whole.peek()) told.push(...page.devices);
+      else fleet.value = withRows(fleet.peek(), page.devices, wanted.series);
       if (page.next === null) break;
       after = page.next;
     }
-    fleet.value = only(fleet.peek(), seen);
+    fleet.value = only(withRows(fleet.peek(), told, wanted.series), seen);
     whole.value = true;
     return seen.size > MANY ? ROWS_EVERY_MS_OF_MANY : ROWS_EVERY_MS;
   };
   const completeness = async (): Promise<number> => {
     const question = stretch(wanted, Date.now());
     let after = "";
+    let shownMs = 0;
+    let waiting: ToldHours[] = [];
     for (;;) {
       const page = await ask<ToldHours>("hours", { ...question, after });
       if (over) return 0;
-      hours.value = withHours(hours.peek(), page);
+      // The first page at once; those after it a few at a time, as each is sorted and drawn.
+      if (page.next === null || performance.now() - shownMs > HOURS_SHOWN_MS) {
+        hours.value = withHours(hours.peek(), page, waiting);
+        waiting = [];
+        shownMs = performance.now();
+      } else waiting.push(page);
       if (page.next === null) break;
       after = page.next;
     }
@@ -81,7 +93,11 @@ export function feedFleet(wanted: Wanted, before?: Pick<FleetFeed, "fleet" | "ho
   void again(rows);
 
   const batch = new Batch<Live>(
-    (run) => requestAnimationFrame(run),
+    // To draw anew what is seen of thousands of rows takes a part of a second's frames: a few a second are enough.
+    (run) => {
+      if (fleet.peek().size <= MANY) requestAnimationFrame(run);
+      else setTimeout(() => requestAnimationFrame(run), BATCH_MS_OF_MANY);
+    },
     (some) => (fleet.value = withLive(fleet.peek(), some)),
   );
   const ends = wanted.series.map((series) => {

@@ -60,7 +60,7 @@ function Shown({ feed, series, position }: ShownProps) {
     show: (filters["show"] ?? "") as Show,
   };
   const scoped = useMemo(() => chosen(fleet, hours, { ...by, show: "" }), [fleet, hours, by.text, by.group]);
-  const rows = useMemo(() => chosen(fleet, hours, by), [fleet, hours, by.text, by.group, by.show]);
+  const rows = useMemo(() => (by.show ? chosen(fleet, hours, by) : scoped), [scoped, by.show]);
   const counted = useMemo(() => counts(scoped, hours), [scoped, hours]);
   const heat = useHeat(rows.map((each) => each.device).join("\n"), feed, by);
   const part = hours && completePart(rows, hours, Date.now());

@@ -94,7 +94,17 @@ export function only(fleet: Fleet, devices: ReadonlySet<string>): Fleet {
 }
 
 function same(a: FleetRow, b: FleetRow): boolean {
-  return JSON.stringify(a) === JSON.stringify(b);
+  if (a.up !== b.up || a.sinceMs !== b.sinceMs || a.newestMs !== b.newestMs || a.backlog !== b.backlog) return false;
+  if (a.lag !== b.lag || a.revoked !== b.revoked || a.more !== b.more) return false;
+  const [mine, theirs] = [Object.keys(a.values), Object.keys(b.values)];
+  if (mine.length !== theirs.length || mine.some((each) => a.values[each]?.timeNs !== b.values[each]?.timeNs)) return false;
+  // Short, and mostly empty.
+  return words(a) === words(b);
+}
+
+function words({ groups, conditions }: FleetRow): string {
+  if (conditions.length === 0 && groups.length === 1) return groups[0] ?? "";
+  return JSON.stringify([groups, conditions]);
 }
 
 export interface Live {
@@ -131,12 +141,12 @@ export interface ToldHours {
   next: string | null;
 }
 
-/** Return the hours with a page of them; a page of another stretch begins anew. */
-export function withHours(hours: Hours | null, told: ToldHours): Hours {
+/** Return the hours with pages of them; a page of another stretch begins anew. */
+export function withHours(hours: Hours | null, told: ToldHours, more: readonly ToldHours[] = []): Hours {
   const fromMs = told.from_ns / 1e6;
   const goesOn = hours !== null && hours.fromMs === fromMs && hours.hours === told.hours;
   const of = new Map(goesOn ? hours.of : []);
-  for (const each of told.devices) of.set(each.device, codesOf(each.hours));
+  for (const page of [...more, told]) for (const each of page.devices) of.set(each.device, codesOf(each.hours));
   return { fromMs, hours: told.hours, of };
 }
 
@@ -169,7 +179,7 @@ export function is(row: FleetRow, hours: Hours | null, show: Show): boolean {
   if (show === "down") return row.up !== true && !row.revoked;
   if (show === "errors") return row.conditions.some((each) => each.severity === "error");
   if (show === "warnings") return row.conditions.some((each) => each.severity === "warning");
-  if (show === "waiting") return (hours?.of.get(row.device) ?? []).some((code) => code === WAITING);
+  if (show === "waiting") return hours?.of.get(row.device)?.includes(WAITING) ?? false;
   return true;
 }
 
@@ -184,6 +194,10 @@ export function counts(rows: Iterable<FleetRow>, hours: Hours | null): Counts {
   for (const row of rows) {
     found.devices += 1;
     if (row.up === true) found.up += 1;
+    if (row.up === true && row.conditions.length === 0) {
+      if (is(row, hours, "waiting")) found.waiting += 1;
+      continue;
+    }
     for (const show of ["down", "errors", "warnings", "waiting"] as const)
       if (is(row, hours, show)) found[show] += 1;
   }
@@ -192,12 +206,27 @@ export function counts(rows: Iterable<FleetRow>, hours: Hours | null): Counts {
 
 /** Return the heat map's rows: those that miss most first, then by name. */
 export function heatRows(rows: readonly FleetRow[], hours: Hours): HeatRow[] {
-  const found = rows.map((row) => {
+  const ranks = ranksOf(rows);
+  const found = rows.map((row, at) => {
     const codes = hours.of.get(row.device) ?? NONE;
-    return { id: row.device, label: row.device, hours: codes, missing: missing(codes) };
+    return { id: row.device, label: row.device, hours: codes, missing: missing(codes), rank: ranks[at] ?? 0 };
   });
-  found.sort((a, b) => b.missing - a.missing || order.compare(a.id, b.id));
+  found.sort((a, b) => b.missing - a.missing || a.rank - b.rank);
   return found;
+}
+
+let ranked: { ids: readonly string[]; ranks: readonly number[] } = { ids: [], ranks: [] };
+
+/** Return each row's place by name. The same devices are ranked once: to compare names as people do takes its time. */
+function ranksOf(rows: readonly FleetRow[]): readonly number[] {
+  const { ids } = ranked;
+  if (ids.length !== rows.length || rows.some((row, at) => row.device !== ids[at])) {
+    const now = rows.map((row) => row.device);
+    const ranks: number[] = new Array<number>(now.length);
+    [...now.keys()].sort((a, b) => order.compare(now[a] ?? "", now[b] ?? "")).forEach((at, rank) => (ranks[at] = rank));
+    ranked = { ids: now, ranks };
+  }
+  return ranked.ranks;
 }
 
 const HOUR_MS = 3_600_000;
