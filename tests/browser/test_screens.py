@@ -261,7 +261,7 @@ async def test_a_conflict_is_reverted(staffed: Park, chromium: Browser) -> None:
         await staffed.links[MINE].heal()
         card = one.page.locator(".card").filter(has_text="fan.mode")
         await expect(card).to_contain_text("vehicle")
-        await card.get_by_role("button", name="Write hub again").click()
+        await card.get_by_role("button", name="Write “hub” again").click()
         await expect(card).to_have_count(0)
         await expect(one.page.locator('[data-reported="fan.mode"]')).to_have_text("hub")
 

@@ -208,6 +208,8 @@ export class MapCanvas {
     }
     for (let lat = Math.ceil(south / step) * step; lat <= north; lat += step) {
       L.polyline([[lat, bounds.getWest()], [lat, bounds.getEast()]], line).addTo(this.grid);
+      // The meridians' labels stand at the top.
+      if (this.map.latLngToContainerPoint([lat, 0]).y < 32) continue;
       this.gridLabel(L.latLng(lat, bounds.getEast()), gridText(lat, "N", "S", step), [62, 16]);
     }
   }

@@ -217,7 +217,7 @@ function AlertTable({ rows, open, filters, onTake }: TableProps) {
     {
       id: "acknowledged",
       title: "Acknowledged",
-      width: "minmax(8rem, 1fr)",
+      width: "minmax(13rem, 1fr)",
       wideOnly: true,
       value: (row) => row.acknowledged?.by ?? "",
       cell: (row) => <Acknowledged alert={row} may={may} busy={doing.busy} onClick={() => acknowledge(row)} />,

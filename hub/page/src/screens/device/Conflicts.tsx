@@ -114,6 +114,7 @@ function SideText({ side }: { side: Side }) {
 }
 
 function short(side: Side): string {
-  const text = side.tombstone ? "the deletion" : valueText(side.value);
-  return text.length > 24 ? `${text.slice(0, 24)}…` : text;
+  if (side.tombstone) return "the deletion";
+  const text = valueText(side.value);
+  return `“${text.length > 24 ? `${text.slice(0, 24)}…` : text}”`;
 }

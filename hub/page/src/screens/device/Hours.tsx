@@ -16,6 +16,8 @@ const HOUR_MS = 3_600_000;
 const DAY_HOURS = 24;
 const HOURS_MAX = 24 * 31;
 const ROWS_MAX = 200;
+/** Shown where no state is chosen: readings are missing, or may be. */
+const DOUBTFUL: readonly HourState[] = ["waiting", "explained", "silent"];
 
 interface Answer {
   from_ns: number;
@@ -38,7 +40,7 @@ export function Hours({ device }: { device: string }) {
   const days = useMemo(() => byDays(codes, fromMs), [codes, fromMs]);
   const state = filters["state"] ?? "";
   const reports = [...(found?.reports ?? [])].reverse().map((each) => ({ report: each, state: standing(each, codes, fromMs) }));
-  const doubtful = reports.filter((each) => (state ? each.state === state : each.state !== "complete"));
+  const doubtful = reports.filter((each) => (state ? each.state === state : DOUBTFUL.includes(each.state)));
   return (
     <Panel title="Hours" tools={<span class="quiet small">{countText(codes)}</span>}>
       {asked.error && <Failure error={asked.error} onRetry={asked.again} />}
@@ -54,7 +56,7 @@ export function Hours({ device }: { device: string }) {
               label="Hours"
               value={state}
               choices={[
-                { value: "", text: "not complete" },
+                { value: "", text: "in doubt" },
                 ...HOUR_STATES.slice(1).map((each) => ({ value: each, text: each })),
               ]}
               onChange={(value) => filter({ state: value })}
