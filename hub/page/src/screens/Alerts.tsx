@@ -188,14 +188,14 @@ function AlertTable({ rows, open, filters, onTake }: TableProps) {
     {
       id: "severity",
       title: "Severity",
-      width: "6.5rem",
+      width: "6.2rem",
       value: (row) => rank(row.severity),
       cell: (row) => <Badge tone={row.state === "past" ? "quiet" : row.severity}>{row.severity}</Badge>,
     },
     {
       id: "since",
       title: "Since",
-      width: "4.5rem",
+      width: "3.9rem",
       align: "end",
       value: (row) => -row.since_ns,
       cell: (row) => <Ago ms={row.since_ns / 1e6} />,
@@ -203,7 +203,7 @@ function AlertTable({ rows, open, filters, onTake }: TableProps) {
     {
       id: "device",
       title: "Device",
-      width: "minmax(5rem, 1fr)",
+      width: "minmax(4.4rem, 1fr)",
       value: (row) => row.device || "the hub",
       cell: (row) =>
         row.device ? (
@@ -212,12 +212,12 @@ function AlertTable({ rows, open, filters, onTake }: TableProps) {
           <span class="quiet">the hub</span>
         ),
     },
-    { id: "name", title: "Alert", width: "minmax(6rem, 1fr)", value: (row) => row.name, cell: (row) => <strong title={row.name}>{row.name}</strong> },
+    { id: "name", title: "Alert", width: "minmax(4.6rem, 1fr)", value: (row) => row.name, cell: (row) => <strong title={row.name}>{row.name}</strong> },
     { id: "text", title: "What is wrong", width: "minmax(8rem, 3fr)", wideOnly: true, value: (row) => row.text, cell: (row) => <span title={row.text}>{row.text}</span> },
     {
       id: "acknowledged",
       title: "Acknowledged",
-      width: "minmax(13rem, 1fr)",
+      width: "minmax(14.5rem, 1fr)",
       wideOnly: true,
       value: (row) => row.acknowledged?.by ?? "",
       cell: (row) => <Acknowledged alert={row} may={may} busy={doing.busy} onClick={() => acknowledge(row)} />,

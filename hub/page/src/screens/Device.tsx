@@ -1,4 +1,5 @@
 // One device: what it says now and has said, what is desired of it, what it was told to do, what is missing.
+import { useEffect, useRef } from "preact/hooks";
 import { filter, go, href, route } from "../state/route";
 import { RangePicker } from "../parts/RangePicker";
 import { Empty } from "../parts/States";
@@ -26,6 +27,12 @@ const RANGED: readonly Tab[] = ["live", "events", "hours"];
 
 export function Device() {
   const { device, filters, range } = route.value;
+  const tabs = useRef<HTMLElement>(null);
+  useEffect(() => {
+    // On a phone they are wider than the window.
+    const here = tabs.current?.querySelector<HTMLElement>("[aria-current]");
+    if (here) tabs.current?.scrollTo({ left: here.offsetLeft - 80 });
+  }, [filters["tab"]]);
   if (device === null)
     return (
       <Empty>
@@ -42,7 +49,7 @@ export function Device() {
         <OpenAlerts key={device} device={device} />
         {RANGED.includes(tab) && <RangePicker range={range} onChange={(to) => go({ range: to })} />}
       </header>
-      <nav class="tabs" aria-label={`Parts of ${device}`}>
+      <nav class="tabs" ref={tabs} aria-label={`Parts of ${device}`}>
         {Object.entries(TABS).map(([id, [text]]) => (
           <a
             key={id}

@@ -57,6 +57,10 @@ export function EditField({ device, row, base, newest, now, onRebase, onClose, o
     if (await doing.run(() => ask("desire", { device, points: [point], based_on: base }))) onDone();
   };
 
+  const forget = async (field: string): Promise<void> => {
+    if (await doing.run(() => ask("desire", { device, forget: [field], based_on: base }))) onDone();
+  };
+
   return (
     <Dialog title={row === null ? "Desire another field" : `Desire ${nameOf(row.field)}`} onClose={onClose}>
       <form
@@ -103,6 +107,11 @@ export function EditField({ device, row, base, newest, now, onRebase, onClose, o
         {doing.error && <Failure error={doing.error} />}
         <p class="quiet small">Based on revision {base || "–"}.</p>
         <div class="buttons">
+          {row !== null && row.desired !== undefined && (
+            <button type="button" disabled={doing.busy || behind} onClick={() => void forget(row.field)}>
+              Forget it
+            </button>
+          )}
           <button type="button" onClick={onClose}>
             Cancel
           </button>
