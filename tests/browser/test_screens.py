@@ -139,7 +139,15 @@ async def test_a_chart_shows_a_gap_with_its_reason(
         points = [Point("pump", "flow", at * 10**9, float(at % 7)) for at in times]
         async with connect(staffed.vehicles[MINE].url) as agent:
             await agent.publish_batch("pump", points)
-        async with looking(chromium) as one:
+        question = {"device": MINE, "node": "pump", "type": "flow", "points_max": 1000}
+        question |= {"from_us": (now_s - 3600) * 10**6, "to_us": now_s * 10**6}
+        async with looking(chromium) as one, as_person(staffed, "olga") as client:
+
+            async def all_there() -> bool:
+                found = await ask(client, "ask.command.fleet.olga.history", **question)
+                return len(found.get("t_us", ())) == len(points)
+
+            await until(all_there, "the hub has the hour")
             await one.log_in(staffed, "olga", f"#/device/{MINE}?series=pump.flow&range=last:3600")
             chart = one.page.locator('[data-series="pump.flow"]')
             await expect(chart.locator(".gaps li")).to_have_text("silent")
@@ -185,7 +193,7 @@ async def test_a_deadline_counts_down_where_the_vehicle_is_away(
         await staffed.links[ODD].cut()
         await one.log_in(staffed, "olga", f"#/device/{ODD}?f.tab=commands")
         await one.page.get_by_label("Command", exact=True).fill("door.unlock")
-        await one.page.get_by_label("Deadline in seconds").fill("3")
+        await one.page.get_by_label("Deadline in seconds").fill("1.5")
         await one.page.get_by_role("button", name="Send", exact=True).click()
         command = one.page.locator("[data-command]").first
         await expect(command).to_contain_text("or not at all")
@@ -379,7 +387,7 @@ async def test_axe_finds_no_serious_violation_on_device_and_alerts(
         await expect(one.page.locator('[data-series="battery.soc"] canvas')).to_be_visible()
         await expect(one.page.get_by_role("treeitem").first).to_be_visible()
         assert await violations(one.page) == []
-        for tab in TABS:
+        for tab in TABS if scheme == "dark" else TABS[:3]:
             await one.page.evaluate(f"location.hash = '#/device/{MINE}?f.tab={tab}'")
             await expect(one.page.locator(".device-part .state.loading")).to_have_count(0)
             assert await violations(one.page) == [], tab

@@ -9,7 +9,10 @@ import { numberOf, seriesOf, type Point } from "../logic/values";
 import { failing, type Failing } from "../parts/States";
 import { bounds, formatRange, type Range } from "./time";
 
-const ASK_AGAIN_MS = 60_000;
+/** What a vehicle sends late is seen after so long; a long range is asked less often. */
+const ASK_AGAIN_MS = 15_000;
+const ASK_LONG_AGAIN_MS = 60_000;
+const LONG_S = 6 * 3600;
 const TEXTS_MAX = 2000;
 
 export interface ChartState {
@@ -73,7 +76,8 @@ export function useCharts(device: string, series: readonly string[], range: Rang
       }
     };
     load();
-    const timer = range.kind === "last" ? setInterval(load, ASK_AGAIN_MS) : undefined;
+    const often = range.kind === "last" && range.seconds <= LONG_S ? ASK_AGAIN_MS : ASK_LONG_AGAIN_MS;
+    const timer = range.kind === "last" ? setInterval(load, often) : undefined;
     return () => {
       over = true;
       clearInterval(timer);
