@@ -18,6 +18,7 @@ OWN_USERS: dict[str, AccountName] = {
     "control": "HUB",
     "spark": "JOBS",
     "twin": "TWIN",
+    "history": "HISTORY",
     "system": "SYS",
 }
 """The hub's own users, as hub.toml names them, each with its account."""
@@ -28,18 +29,20 @@ def creds_file(user: str) -> str:
     return f"creds/{user}.creds"
 
 
-def add_twin_login(directory: Path, keys: HubKeys, *, now_s: int) -> bool:
-    """Write the login of the twin job where a hub of before it has none; tell whether that was so.
+def add_later_logins(directory: Path, keys: HubKeys, *, now_s: int) -> list[str]:
+    """Write the logins that a hub of before them has not; return the users whose they are.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: one cannot be written.
     """
-    path = directory / creds_file("twin")
-    if path.exists():
-        return False
-    path.parent.mkdir(exist_ok=True, mode=0o700)
-    write_private(path, new_login(keys, "twin", OWN_USERS["twin"], now_s=now_s).text())
-    return True
+    added = []
+    for user in ("twin", "history"):
+        path = directory / creds_file(user)
+        if not path.exists():
+            path.parent.mkdir(exist_ok=True, mode=0o700)
+            write_private(path, new_login(keys, user, OWN_USERS[user], now_s=now_s).text())
+            added.append(user)
+    return added
 
 
 def vehicle_jwt(keys: HubKeys, device: Device, *, now_s: int) -> str:

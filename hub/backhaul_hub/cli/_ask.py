@@ -39,6 +39,7 @@ _HARMLESS_TWICE = frozenset(
         "devices",
         "events",
         "get",
+        "history",
         "shadow",
         "state",
         "status",

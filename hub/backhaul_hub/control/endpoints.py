@@ -17,6 +17,7 @@ import msgspec
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
+from backhaul_codec.protocol.history import HistoryQuestion
 from backhaul_codec.strict.json import Reader
 from backhaul_hub import questions
 from backhaul_hub.commands.requests import listed
@@ -34,6 +35,7 @@ from backhaul_hub.health.service import announce
 from backhaul_hub.nats.connection import heard
 from backhaul_hub.nats.replies import respond_to
 from backhaul_hub.people.ask_service import AskService
+from backhaul_hub.people.history import HistoryGate
 from backhaul_hub.people.identity import May, Person
 from backhaul_hub.people.scope import Scope
 from backhaul_hub.people.services import PeopleServices
@@ -67,6 +69,7 @@ def endpoints(
     alerts: Answer,
     commands: Answer,
     devices: Answer,
+    history: Answer,
     notify: Answer,
     one_machine: Answer,
     reload: Answer,
@@ -96,6 +99,7 @@ def endpoints(
         Endpoint("state", q.StateQuestion, None, read, people.state),
         Endpoint("events", q.Events, None, read, people.events),
         Endpoint("shadow", q.Shadow, None, read, people.shadow),
+        Endpoint("history", HistoryQuestion, history, read, people.history),
         Endpoint("desire", q.Desire, None, write, people.desire),
         Endpoint("command", q.CommandQuestion, None, May.COMMAND, people.command),
     ]
@@ -176,10 +180,12 @@ class Answers(Subsystem):
         service = SyncService(
             *(sync.core, sync.readings, ground.registry, ground.clock, fleet.devices.known)
         )
+        past = HistoryGate(ground.client)
         people = PeopleServices(
             *(ground.client, ground.api, ground.registry, ground.clock, ground.config.twin.env),
             *(sync.core, service, fleet.devices.known),
             alerting=alerts,
+            past=past,
             report=lambda devices, after: report.page(devices, (), after),
         )
         table = endpoints(
@@ -188,6 +194,7 @@ class Answers(Subsystem):
             alerts=alerts.listed,
             commands=partial(listed, ground.registry),
             devices=self._devices,
+            history=past.ask,
             notify=alerts.retry,
             one_machine=gate.vehicles.one_machine,
             reload=self._reload,
