@@ -29,7 +29,7 @@ from backhaul_spark.rollup.sorted_rows import Rows, SortedRows
 from backhaul_spark.rollup.windows import Counted
 from backhaul_spark.serve.budget import Budget
 from backhaul_spark.serve.gaps import Hours, gaps, silences
-from backhaul_spark.serve.plan import EARLIEST_US, Plan, plan
+from backhaul_spark.serve.plan import EARLIEST_US, Level, Plan, plan
 from backhaul_spark.serve.runs import Runs
 from backhaul_spark.serve.series_rows import Series, SeriesReader
 from backhaul_spark.serve.sums import Shown, Sums
@@ -102,7 +102,7 @@ class Answers:
         return {
             **{"device": series.device, "node": series.node, "type": series.type},
             **{"key": series.key, "kind": "text" if is_text else "number"},
-            **{"level": gathering.plan.level, "width_us": shown.width_us},
+            **{"level": gathering.level, "width_us": shown.width_us},
             **_columns(shown),
             **{"runs": runs, "runs_more": more},
             **{"gaps": found, "gaps_more": gaps_more},
@@ -154,7 +154,7 @@ class _Gathering:
             )
 
     def gather(self, from_us: int, to_us: int, *, again: bool) -> None:
-        """Fill `plan`, `sums` and `runs`.
+        """Fill `plan`, `level`, `sums` and `runs`.
 
         Raises:
             FileNotFoundError: unless `again`, where a file of the rollups is gone.
@@ -163,6 +163,7 @@ class _Gathering:
         self.plan = self._affordable(from_us, to_us, points_max)
         windows = self._windows(again=again)
         self.sums = Sums(self.plan, points_max)
+        self.level: Level = self.plan.level if windows is not None else "point"
         after = -1
         if windows is not None:
             after = self._view.rolled_up_to

@@ -1,0 +1,219 @@
+"""Answers about the past, from real tables and a real server: each reading once, wherever it stands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from backhaul_codec import Point, chain, encode_bundle
+from backhaul_codec.subjects import BUNDLE_SUBJECT, stored_dictionary_subject
+from backhaul_codec.wire.envelope import NO_LINK, unseal
+from backhaul_codec.wire.dictionaries import digest_of, encode_dictionary, pack_with
+from backhaul_runtime.clock import SYSTEM_CLOCK
+from backhaul_spark.errors import QuestionError
+from backhaul_spark.jobs.maintain import Keeping, Maintenance
+from backhaul_spark.serve import answers as answers_module
+from tests.support.past_world import HOUR_US, T0_US, PastWorld, readings
+from tests.support.spark_frames import T0_NS
+
+if TYPE_CHECKING:
+    from tests.support.spark_server import HubServer
+
+pytestmark = pytest.mark.nats
+
+
+@pytest.fixture
+def world(tmp_path: Path, hub_server: HubServer) -> PastWorld:
+    return PastWorld(tmp_path, hub_server.options, hub_server.put_raw)
+
+
+def test_a_fresh_hub_is_answered_from_up_alone(world: PastWorld) -> None:
+    assert (world.ask()["t_us"], world.ask()["notes"]) == ([], [])
+    world.frame((0, 1.0), (1, 2.0))
+    world.frame((0, 7.0), device="VID-002")
+    assert readings(world.ask()) == [(0, 1.0), (1, 2.0)]
+    assert world.ask()["complete_to_us"] is None
+
+
+def test_what_stands_in_the_table_and_in_up_is_told_once(world: PastWorld) -> None:
+    first = world.frame((0, 1.0), (1, 2.0))
+    world.frame((2, 3.0))
+    world.ingest(1)
+    assert readings(world.ask()) == [(0, 1.0), (1, 2.0), (2, 3.0)]
+    world.put("up.VID-001.f.battery", first)  # sent again
+    late = world.frame((0.5, 1.5), seq=9)  # of an earlier time, later than others
+    world.put("up.VID-001.f.battery", late)
+    expected = [(0, 1.0), (0.5, 1.5), (1, 2.0), (2, 3.0)]
+    assert readings(world.ask()) == expected
+    world.ingest()
+    assert readings(world.ask()) == expected
+    world.put("up.VID-001.f.battery", late)
+    assert readings(world.ask()) == expected
+
+
+def test_ranges_include_their_beginning_and_not_their_end(world: PastWorld) -> None:
+    world.frame((0, 1.0), (1, 2.0), (2, 3.0))
+    assert readings(world.ask(1, 2)) == [(1, 2.0)]
+    world.ingest()
+    assert readings(world.ask(1, 2)) == [(1, 2.0)]
+
+
+def test_rollups_points_and_up_make_one_series_and_no_peak_is_lost(world: PastWorld) -> None:
+    hours = 30
+    for hour in range(hours):
+        world.frame(*((hour * 3600 + s * 60, float(s)) for s in range(60)))
+    world.frame((3600 * 5 + 61, 1000.0))
+    world.ingest()
+    world.rollup()
+    world.frame((3600 * 7 + 62, -1000.0))  # late, in a window that is summed up
+    world.frame((3600 * hours, 5.0))
+    world.ingest()
+    world.frame((3600 * 9 + 63, 2000.0), (3600 * hours + 60, 6.0))
+    for points_max, level in ((1500, "minute"), (20, "hour")):
+        said = world.ask(0, 3600 * (hours + 1), points_max=points_max)
+        assert said["level"] == level
+        assert sum(said["n"]) == 60 * hours + 5
+        assert (min(said["min"]), max(said["max"])) == (-1000.0, 2000.0)
+        assert len(said["t_us"]) <= points_max
+        bucket = next(
+            place for place, at in enumerate(said["t_us"]) if at + said["width_us"] > T0_US + 5 * HOUR_US
+        )
+        assert said["max"][bucket] == 1000.0 or said["max"][bucket + 1] == 1000.0
+    world.ingest()
+    world.rollup()
+    again = world.ask(0, 3600 * (hours + 1), points_max=20)
+    assert {**again, "notes": []} == {**said, "notes": []}, "once all is summed up it is the same"
+    days = world.ask(-40 * 86_400, 10 * 86_400, points_max=10)
+    assert (days["level"], sum(days["n"])) == ("day", 60 * hours + 5)
+
+
+def test_a_state_value_that_came_twice_is_one_reading(world: PastWorld) -> None:
+    world.alone(10, 1.0)
+    world.frame((20, 2.0))
+    world.ingest()
+    world.rollup()
+    world.alone(10, 1.0)  # as an older agent sends its heads again
+    world.alone(20, 2.0)  # as telemetry and as state
+    world.alone(30, 3.0)
+    for _ in range(2):
+        assert readings(world.ask()) == [(10, 1.0), (20, 2.0), (30, 3.0)]
+        assert sum(world.ask(0, 40 * 3600, points_max=100)["n"]) == 3
+        world.ingest()
+
+
+def test_texts_are_told_as_runs(world: PastWorld) -> None:
+    world.frame((0, "idle"), (1, "idle"), (2, "idle"), (3, "drive"), type_="mode")
+    world.ingest()
+    world.frame((4, "drive"), (5, "idle"), type_="mode")
+    said = world.ask(type_="mode")
+    runs = [((begin - T0_US) / 1e6, (end - T0_US) / 1e6, text) for begin, end, text in said["runs"]]
+    assert runs == [(0, 2, "idle"), (3, 4, "drive"), (5, 5, "idle")]
+    assert (said["kind"], said["t_us"], said["runs_more"]) == ("text", [], 0)
+    world.rollup()
+    said = world.ask(0, 40 * 3600, points_max=100, type_="mode")
+    assert [text for _, _, text in said["runs"]] == ["idle", "drive", "idle"]
+    assert any("inside" in note for note in said["notes"])
+
+
+def test_what_waits_for_its_dictionary_is_named_and_told_once_it_has_come(
+    world: PastWorld, hub_server: HubServer
+) -> None:
+    hub_server.make_stream("DICT", subjects="dict.>")
+    points = [Point("battery", name, T0_NS, 7.0) for name in ("soc", "temperature", "voltage")]
+    bundle = encode_bundle(points, epoch=0, seq=0)
+    dictionary = unseal(bundle)[1]
+    packed = pack_with(chain(bundle, epoch=1, seq=1, link=NO_LINK), dictionary)
+    world.put(f"up.VID-001.{BUNDLE_SUBJECT}", packed)
+    for _ in range(2):
+        said = world.ask()
+        assert (said["t_us"], said["aside"]) == ([], 1)
+        world.ingest()
+    carrier = chain(encode_dictionary(dictionary), epoch=1, seq=2, link=NO_LINK)
+    hub_server.put_raw(stored_dictionary_subject("VID-001", digest_of(dictionary)), carrier)
+    said = world.ask()
+    assert (readings(said), said["aside"]) == ([(0, 7.0)], 0)
+
+
+def test_a_stream_that_went_back_is_read_from_its_start(
+    world: PastWorld, hub_server: HubServer
+) -> None:
+    world.frame((0, 1.0))
+    kept = world.frame((1, 2.0))
+    world.ingest()
+    hub_server.delete_stream()
+    hub_server.make_stream()
+    world.put("up.VID-001.f.battery", kept)
+    world.frame((2, 3.0))
+    assert readings(world.ask()) == [(0, 1.0), (1, 2.0), (2, 3.0)]
+
+
+def test_days_whose_points_were_taken_out_are_answered_by_the_minute(world: PastWorld) -> None:
+    world.frame((0, 1.0), (1, 5.0))
+    world.ingest()
+    world.rollup()
+    Maintenance(str(world.root), SYSTEM_CLOCK).run(Keeping(points_days=1))
+    said = world.ask()
+    assert (said["level"], said["n"], said["max"]) == ("minute", [2], [5.0])
+
+
+def test_rollups_that_cannot_be_read_are_named_and_points_stand_in(world: PastWorld) -> None:
+    world.frame((0, 1.0), (1, 5.0))
+    world.ingest()
+    world.rollup()
+    [file] = (world.root / "rollups" / "width=1h").rglob("*.parquet")
+    file.write_bytes(b"no parquet")
+    said = world.ask(0, 40 * 3600, points_max=10)
+    assert (said["level"], said["n"], said["max"]) == ("point", [1, 1], [1.0, 5.0])
+    assert "rollups cannot be read" in said["notes"][0]
+    file.unlink()
+    assert "rollups cannot be read" in world.ask(0, 40 * 3600, points_max=10)["notes"][0]
+    for log in (world.root / "rollups" / "_delta_log").glob("*.json"):
+        log.write_text("no JSON")
+    fresh = PastWorld(world.root.parent, {"servers": str(world.endpoint)}, None)
+    fresh.answers._tail = world.answers._tail
+    said = fresh.ask(0, 40 * 3600, points_max=10)
+    assert (said["n"], len(said["notes"])) == ([1, 1], 1)
+
+
+def test_a_range_that_would_read_too_much_is_answered_by_minutes_or_refused(
+    world: PastWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answers_module, "SCAN_ROWS_MAX", 3)
+    world.frame(*((s, float(s)) for s in range(5)))
+    world.ingest()
+    with pytest.raises(QuestionError, match="without rollups 5 rows") as refused:
+        world.ask(0, 400 * 86_400)
+    assert "backhaul-spark rollup" in refused.value.hint
+    world.rollup()
+    assert world.ask()["level"] == "minute"
+    assert world.ask(0, 400 * 86_400)["n"] == [5]
+    with pytest.raises(QuestionError, match="is not before"):
+        world.ask(1, 1)
+    with pytest.raises(QuestionError, match="no reading can be"):
+        world.ask(-2e9, -1.9e9)
+
+
+def test_more_than_an_answer_reads_of_up_is_said(
+    world: PastWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("backhaul_spark.serve.tail.MESSAGES_MAX", 1)
+    monkeypatch.setattr("backhaul_spark.nats.direct_get.BATCH_MESSAGES", 1)
+    world.frame((0, 1.0))
+    world.frame((1, 2.0))
+    said = world.ask()
+    assert readings(said) == [(0, 1.0)]
+    assert "ingest is far behind" in said["notes"][0]
+    world.ingest(1)
+    assert readings(world.ask()) == [(0, 1.0), (1, 2.0)]
+
+
+def test_a_checkpoint_that_is_not_found_costs_time_and_no_reading(world: PastWorld) -> None:
+    world.frame((0, 1.0))
+    world.ingest()
+    (world.checkpoint / "metadata").unlink()
+    world.frame((1, 2.0))
+    said = world.ask()
+    assert readings(said) == [(0, 1.0), (1, 2.0)]
+    assert "--checkpoint" in said["notes"][0]
