@@ -8,15 +8,17 @@ from __future__ import annotations
 import time
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
-import pyarrow as pa
+import pyarrow as pa  # type: ignore[import-untyped]
 
 from backhaul_codec.protocol.history import HistoryQuestion
 from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.columns import STAMP
 from backhaul_spark.decode.points import POINTS, partition_days
 from backhaul_spark.ingest.batch import Ingest
+from backhaul_spark.nats.endpoint import endpoint_from
 from backhaul_spark.rollup.rollup import Rollup, run_here
 from backhaul_spark.serve import answers as answers_module
 from backhaul_spark.serve.answers import Answers
@@ -51,8 +53,6 @@ def run(*, quick: bool) -> dict[str, object]:
 
 
 def _figures(directory: Path, hub: HubServer, days: int) -> dict[str, Any]:
-    from backhaul_spark.nats.endpoint import endpoint_from
-
     root = str(directory / "tables")
     ingest = Ingest(root, SYSTEM_CLOCK)
     for first in range(0, days, 10):
@@ -68,9 +68,7 @@ def _figures(directory: Path, hub: HubServer, days: int) -> dict[str, Any]:
     first_s, _ = _timed(answers, question, count)
     again = [_timed(answers, question, count) for _ in range(_TIMES)]
     fast_s, fast = float(np.median([each for each, _ in again])), again[0][1]
-    files = answers_module.SCAN_ROWS_MAX
     direct_s, direct = _directly(answers, question, count)
-    assert answers_module.SCAN_ROWS_MAX == files
     assert fast["width_us"] == direct["width_us"]
     assert all(fast[name] == direct[name] for name in ("t_us", "min", "max", "n"))
     day = HistoryQuestion(
@@ -103,20 +101,16 @@ def _figures(directory: Path, hub: HubServer, days: int) -> dict[str, Any]:
 def _directly(
     answers: Answers, question: HistoryQuestion, count: int
 ) -> tuple[float, dict[str, Any]]:
-    """Answer as where there are no rollups."""
-    from unittest import mock
-
+    """Answer as where there are no rollups, and no bounds."""
     with (
         mock.patch.object(answers_module, "SCAN_ROWS_MAX", 1 << 40),
         mock.patch.object(answers_module, "ANSWER_S_MAX", 3600.0),
-        mock.patch.object(answers._tables, "_rollups", lambda: (None, "")),
+        mock.patch.object(answers._tables, "_rollups", return_value=(None, "")),
     ):
         return _timed(answers, question, count)
 
 
-def _timed(
-    answers: Answers, question: HistoryQuestion, count: int
-) -> tuple[float, dict[str, Any]]:
+def _timed(answers: Answers, question: HistoryQuestion, count: int) -> tuple[float, dict[str, Any]]:
     start_s = time.perf_counter()
     said = answers.answer(question)
     took_s = time.perf_counter() - start_s
@@ -150,9 +144,14 @@ def _readings(first_s: int, count: int) -> pa.RecordBatch:
 
     stored = pa.array((time_ns // 1_000_000_000 + 1) * 1_000_000).cast(STAMP)
     columns: dict[str, Any] = {
-        **{"device": same("VID-001"), "lane": same("bulk"), "letter": same("f")},
-        **{"node": same("battery"), "type": same("soc"), "key": same("")},
-        **{"origin": same(""), "stream": same("UP_00")},
+        "device": same("VID-001"),
+        "lane": same("bulk"),
+        "letter": same("f"),
+        "node": same("battery"),
+        "type": same("soc"),
+        "key": same(""),
+        "origin": same(""),
+        "stream": same("UP_00"),
         "epoch": pa.array(np.ones(count, np.int64)),
         "seq": pa.array(seq),
         "index": pa.array((seconds % 200).astype(np.int32)),

@@ -96,7 +96,16 @@ def test_the_table_names_each_service_once_and_a_right_wherever_people_are_answe
     for name in names.split():
         setattr(anything, name, partial(named, name))
     others = (
-        *("acknowledge", "alerts", "commands", "devices", "history", "notify", "one_machine", "reload"),
+        *(
+            "acknowledge",
+            "alerts",
+            "commands",
+            "devices",
+            "history",
+            "notify",
+            "one_machine",
+            "reload",
+        ),
         *("silence", "status", "stop"),
     )
     table = endpoints(anything, anything, **dict.fromkeys(others, partial(named, "other")))

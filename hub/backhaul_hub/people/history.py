@@ -5,20 +5,33 @@ It knows nothing of rights: who asks may ask once a question comes to this. It h
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 
 from backhaul_codec.protocol.history import ANSWER_S_MAX, SUBJECT, HistoryQuestion
-from backhaul_codec.strict.json import read_json
+from backhaul_codec.strict.json import Reader
 from backhaul_hub.errors import HubError
+
+class _Refusal(msgspec.Struct):
+    message: str
+    hint: str
+
+
+class _Answer(msgspec.Struct):
+    """What the hub has to know of an answer: all else is for who asked."""
+
+    error: _Refusal | None = None
+
+
+_ANSWER = Reader(_Answer)
 
 AT_ONCE = 8
 """Questions that are on their way; the server works at four, and further ones are refused here."""
-START = "start it where the tables are: backhaul-spark serve-history --table-root ROOT --hub-dir DIR"
+START = (
+    "start it where the tables are: backhaul-spark serve-history --table-root ROOT --hub-dir DIR"
+)
 _WAIT_S = ANSWER_S_MAX + 5.0
 
 
@@ -57,7 +70,7 @@ class HistoryGate:
         except (NatsError, TimeoutError) as error:
             what = f"no answer from the server of history: {error!r}"
             raise HubError(what, hint=f"see its log; {START}") from error
-        said: Any = read_json(message.data)
-        if refused := said.get("error"):
-            raise HubError(refused["message"], hint=refused["hint"])
+        said = _ANSWER.read(message.data)
+        if said.error is not None:
+            raise HubError(said.error.message, hint=said.error.hint)
         return msgspec.Raw(message.data)

@@ -237,6 +237,7 @@ url = {quoted(layout.url)}
 control = {{ creds = "{creds_file("control")}" }}
 spark = {{ creds = "{creds_file("spark")}", api = "{JOBS_API}" }}
 twin = {{ creds = "{creds_file("twin")}", api = "{JOBS_API}" }}
+history = {{ creds = "{creds_file("history")}", api = "{JOBS_API}" }}
 system = {{ creds = "{creds_file("system")}" }}
 
 [fleet]

@@ -95,17 +95,21 @@ class Answers:
         is_text = bool(runs) and not len(shown.times_us)
         # Of texts nobody knows how often they should come.
         until_us = max(from_us, min(to_us, now_us))
-        silent = (
-            [] if is_text else silences(shown.times_us, shown.width_us, from_us, until_us)
-        )
+        silent = [] if is_text else silences(shown.times_us, shown.width_us, from_us, until_us)
         found, gaps_more = gaps(hours, silent, from_us, to_us)
         return {
-            **{"device": series.device, "node": series.node, "type": series.type},
-            **{"key": series.key, "kind": "text" if is_text else "number"},
-            **{"level": gathering.level, "width_us": shown.width_us},
+            "device": series.device,
+            "node": series.node,
+            "type": series.type,
+            "key": series.key,
+            "kind": "text" if is_text else "number",
+            "level": gathering.level,
+            "width_us": shown.width_us,
             **_columns(shown),
-            **{"runs": runs, "runs_more": more},
-            **{"gaps": found, "gaps_more": gaps_more},
+            "runs": runs,
+            "runs_more": more,
+            "gaps": found,
+            "gaps_more": gaps_more,
             "complete_to_us": hours.complete_to(from_us),
             "aside": tail.aside,
             "notes": gathering.notes,
@@ -286,7 +290,9 @@ class _Gathering:
 
 def _within(rows: Rows, bounds: tuple[int, int]) -> Rows:
     """Return the rows of a range, in ns, the end not included."""
-    return rows[(rows["time_ns"] >= bounds[0]) & (rows["time_ns"] < bounds[1])]
+    inside = (rows["time_ns"] >= bounds[0]) & (rows["time_ns"] < bounds[1])
+    found: Rows = rows[inside]
+    return found
 
 
 def _says(rows: Rows) -> list[tuple[int, ...]]:
@@ -298,4 +304,5 @@ def _says(rows: Rows) -> list[tuple[int, ...]]:
 def _not_in(rows: Rows, known: set[tuple[int, ...]]) -> Rows:
     if not known:
         return rows
-    return rows[np.asarray([said not in known for said in _says(rows)], dtype=bool)]
+    found: Rows = rows[np.asarray([said not in known for said in _says(rows)], dtype=bool)]
+    return found

@@ -105,14 +105,10 @@ class SeriesReader:
             known = found.column("window_start").cast(pa.int64()).to_numpy() // DAY_US
             found = pa.concat_tables([found, self._windows("1h", days, known)])
         starts = found.column("window_start").cast(pa.int64())
-        inside = pc.and_(
-            pc.greater_equal(starts, plan.start_us), pc.less(starts, plan.end_us)
-        )
+        inside = pc.and_(pc.greater_equal(starts, plan.start_us), pc.less(starts, plan.end_us))
         return found.filter(inside).sort_by("window_start")
 
-    def _windows(
-        self, width: str, days: tuple[date, date], without: np.ndarray | None
-    ) -> pa.Table:
+    def _windows(self, width: str, days: tuple[date, date], without: np.ndarray | None) -> pa.Table:
         files = chosen(self._view.rollups, self.series.device, days, width=width)
         if without is not None:
             number = files.column("date").cast(pa.int32()).to_numpy()

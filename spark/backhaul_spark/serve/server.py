@@ -49,9 +49,7 @@ class HistoryServer:
         self._reader = Reader(HistoryQuestion)
         self._room = asyncio.Semaphore(AT_ONCE)
 
-    async def run(
-        self, stopping: asyncio.Event, ready: Callable[[], None] = lambda: None
-    ) -> None:
+    async def run(self, stopping: asyncio.Event, ready: Callable[[], None] = lambda: None) -> None:
         """Answer until told to stop; a hub that is away is waited for.
 
         Raises:

@@ -211,7 +211,7 @@ class _Coverage:
 
     def take(self, table: DeltaTable | None, ingested: int) -> None:
         """Take in what was committed up to an ingest; rows of a later one are of one that has not happened."""
-        there: dict[str, int] = {}
+        there: dict[str, int | None] = {}
         if table is not None:
             actions = pa.table(table.get_add_actions(flatten=True))
             paths = map(unquote, actions.column("path").to_pylist())
