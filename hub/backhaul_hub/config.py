@@ -208,6 +208,8 @@ class Health(_Section, frozen=True):
     certificate_days_min: Annotated[float, Meta(ge=0, le=3650)] = 30.0
     quarantine_shown_s: Positive = 3600.0
     """For so long after the last unreadable message it is said that there were some."""
+    history: bool = False
+    """Whether a server of history is expected to answer."""
 
 
 class Flood(_Section, frozen=True):

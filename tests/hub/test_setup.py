@@ -82,7 +82,9 @@ def test_a_hub_from_before_the_twin_job_gets_its_login_and_the_same_key_each_tim
     assert not add_later_logins(hub, read_keys(hub), now_s=1)
     toml = hub / "hub.toml"
     lines = toml.read_text().splitlines()
-    toml.write_text("\n".join(line for line in lines if not line.startswith(("twin = ", "history = "))))
+    toml.write_text(
+        "\n".join(line for line in lines if not line.startswith(("twin = ", "history = ")))
+    )
     for user in ("twin", "history"):
         (hub / f"keys/account-{user}.nk").unlink()
         (hub / f"creds/{user}.creds").unlink()

@@ -17,6 +17,7 @@ from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.checkpoint import checkpoint_uri
 from backhaul_spark.errors import BackhaulSparkError
 from backhaul_spark.ingest.batch import BatchOutcome, Ingest
+from backhaul_spark.ingest.checkpoint_files import checkpoint_id, end_of_batch
 from backhaul_spark.ingest.stream import IngestQuery
 from backhaul_spark.rollup.rollup import Rollup, run_on
 from backhaul_spark.tables.as_dataframe import read_table
@@ -86,6 +87,12 @@ def test_every_point_once_over_batches_repeats_garbage_and_restarts(runs: Runs) 
     [outcome] = runs.once()
     assert (outcome.messages, outcome.repeated) == (1, 1)
     assert runs.seqs() == twice(1, 2, 3, 4, 5, 6)
+    # Who reads UP beside it finds up to where it was read.
+    checkpoint = checkpoint_uri(runs.root, "ingest")
+    batch = DeltaTable(f"{runs.root}/points").transaction_version(checkpoint_id(checkpoint))
+    assert batch is not None
+    mark = end_of_batch(checkpoint, batch)["UP_00"]
+    assert (mark.seq, bool(mark.created)) == (10, True)
 
 
 def test_a_recreated_stream_and_a_retention_gap_are_recorded_and_reading_goes_on(

@@ -32,6 +32,7 @@ from backhaul_hub.health.metrics import METRICS
 from backhaul_hub.health.watch import HealthWatch
 from backhaul_hub.hub_time import HubTime, keep_record
 from backhaul_hub.nats.connection import heard
+from backhaul_hub.people.history import HistoryGate
 from backhaul_hub.tls.watch import CertificateWatch
 from backhaul_hub.uplink.imported_rows import trouble as import_trouble
 from backhaul_runtime import metrics_server
@@ -141,6 +142,7 @@ class Watching(Subsystem):
             time=ground.clock,
             sync=self._sync.core,
             imports=lambda: import_trouble(ground.registry, ground.api, ground.clock.now_ns()),
+            history=HistoryGate(ground.client).trouble if ground.config.health.history else None,
             not_told=self._alerts.service.delivery.failing,
         )
 

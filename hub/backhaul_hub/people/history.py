@@ -14,6 +14,7 @@ from backhaul_codec.protocol.history import ANSWER_S_MAX, SUBJECT, HistoryQuesti
 from backhaul_codec.strict.json import Reader
 from backhaul_hub.errors import HubError
 
+
 class _Refusal(msgspec.Struct):
     message: str
     hint: str
@@ -32,6 +33,7 @@ AT_ONCE = 8
 START = (
     "start it where the tables are: backhaul-spark serve-history --table-root ROOT --hub-dir DIR"
 )
+_LOOK_S = 2.0
 _WAIT_S = ANSWER_S_MAX + 5.0
 
 
@@ -61,6 +63,14 @@ class HistoryGate:
             return await self._answer(msgspec.json.encode(question))
         finally:
             self._under_way -= 1
+
+    async def trouble(self) -> str:
+        """Return why nobody answers; empty: somebody does."""
+        try:
+            await self._client.request(SUBJECT, b"", timeout=_LOOK_S)
+        except (NatsError, TimeoutError) as error:
+            return repr(error)
+        return ""
 
     async def _answer(self, body: bytes) -> msgspec.Raw:
         try:

@@ -24,11 +24,11 @@ from backhaul_spark.nats.endpoint import Endpoint
 log = structlog.get_logger(__name__)
 
 AT_ONCE = 4
-"""Questions that are worked at; others wait."""
-_WAITING_MAX = 64
+"""Questions that are worked at; others wait, so many that all of them are UNDER_WAY_MAX."""
+UNDER_WAY_MAX = 32
+_WAITING_MAX = 1000
 _GROUP = "history"
 """Of several servers one answers."""
-_CONNECT_S = 30.0
 _ATTEMPT_S = 2
 _PING_S = 10
 
@@ -39,15 +39,21 @@ class HistoryServer:
     Args:
         answer: answers a question, in a thread; several at a time.
         endpoint: the hub, and a login of its account HISTORY.
+        connect_s: for how long the hub is waited for at the start.
     """
 
     def __init__(
-        self, answer: Callable[[HistoryQuestion], dict[str, Any]], endpoint: Endpoint
+        self,
+        answer: Callable[[HistoryQuestion], dict[str, Any]],
+        endpoint: Endpoint,
+        *,
+        connect_s: float = 30.0,
     ) -> None:
         self._answer = answer
         self._endpoint = endpoint
+        self._connect_s = connect_s
         self._reader = Reader(HistoryQuestion)
-        self._room = asyncio.Semaphore(AT_ONCE)
+        self._under_way = 0
 
     async def run(self, stopping: asyncio.Event, ready: Callable[[], None] = lambda: None) -> None:
         """Answer until told to stop; a hub that is away is waited for.
@@ -78,16 +84,22 @@ class HistoryServer:
     async def _take(
         self, group: asyncio.TaskGroup, threads: ThreadPoolExecutor, message: Msg
     ) -> None:
-        await self._room.acquire()
-        group.create_task(self._respond(threads, message))
+        if not message.data:  # somebody wants to know whether this is here
+            await self._tell(message, b"{}")
+        elif self._under_way == UNDER_WAY_MAX:
+            await self._tell(message, _refusal("too many questions at once", "ask again"))
+        else:
+            self._under_way += 1
+            group.create_task(self._respond(threads, message))
 
     async def _respond(self, threads: ThreadPoolExecutor, message: Msg) -> None:
+        loop = asyncio.get_running_loop()
         try:
-            body = await asyncio.get_running_loop().run_in_executor(
-                threads, self._said, message.data
-            )
+            await self._tell(message, await loop.run_in_executor(threads, self._said, message.data))
         finally:
-            self._room.release()
+            self._under_way -= 1
+
+    async def _tell(self, message: Msg, body: bytes) -> None:
         try:
             await message.respond(body)
         except NatsError as error:
@@ -124,7 +136,7 @@ class HistoryServer:
             else {"user": endpoint.user, "password": endpoint.password}
         )
         try:
-            async with asyncio.timeout(_CONNECT_S):
+            async with asyncio.timeout(self._connect_s):
                 await client.connect(
                     [f"{scheme}://{host}:{port}" for host, port in endpoint.servers],
                     **login,
@@ -148,4 +160,4 @@ def _refusal(message: str, hint: str = "") -> bytes:
     return msgspec.json.encode({"error": {"message": message, "hint": hint}})
 
 
-__all__ = ["AT_ONCE", "HistoryServer"]
+__all__ = ["AT_ONCE", "UNDER_WAY_MAX", "HistoryServer"]
