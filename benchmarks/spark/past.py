@@ -13,7 +13,7 @@ from unittest import mock
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
-from backhaul_codec.protocol.history import HistoryQuestion
+from backhaul_codec.protocol.history import PastQuestion
 from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.columns import STAMP
 from backhaul_spark.decode.points import POINTS, partition_days
@@ -21,7 +21,7 @@ from backhaul_spark.ingest.batch import Ingest
 from backhaul_spark.nats.endpoint import endpoint_from
 from backhaul_spark.rollup.rollup import Rollup, run_here
 from backhaul_spark.serve import answers as answers_module
-from backhaul_spark.serve.answers import Answers
+from backhaul_spark.serve.answers import HistoryAnswers
 from backhaul_spark.serve.tail import TailReader
 from backhaul_spark.serve.view import Tables
 from backhaul_spark.tables.part_writer import PartWriter, TaskReport
@@ -60,9 +60,9 @@ def _figures(directory: Path, hub: HubServer, days: int) -> dict[str, Any]:
     Rollup(root, SYSTEM_CLOCK, run_here).run()
     _write(ingest, days * DAY_S, _SPARE_S)
     tail = TailReader(endpoint_from(hub.options))
-    answers = Answers(Tables(root, str(directory / "checkpoint")), tail, SYSTEM_CLOCK)
+    answers = HistoryAnswers(Tables(root, str(directory / "checkpoint")), tail, SYSTEM_CLOCK)
     count = days * DAY_S + _SPARE_S
-    question = HistoryQuestion(
+    question = PastQuestion(
         "VID-001", "battery", "soc", T0_US, T0_US + count * 1_000_000, points_max=PIXELS
     )
     first_s, _ = _timed(answers, question, count)
@@ -71,12 +71,12 @@ def _figures(directory: Path, hub: HubServer, days: int) -> dict[str, Any]:
     direct_s, direct = _directly(answers, question, count)
     assert fast["width_us"] == direct["width_us"]
     assert all(fast[name] == direct[name] for name in ("t_us", "min", "max", "n"))
-    day = HistoryQuestion(
+    day = PastQuestion(
         *("VID-001", "battery", "soc"),
         *(T0_US + (days - 1) * DAY_S * 1_000_000, T0_US + days * DAY_S * 1_000_000),
         points_max=PIXELS,
     )
-    hour = HistoryQuestion(
+    hour = PastQuestion(
         *("VID-001", "battery", "soc"),
         *(day.to_us - 3_600_000_000, day.to_us),
         points_max=4000,
@@ -99,7 +99,7 @@ def _figures(directory: Path, hub: HubServer, days: int) -> dict[str, Any]:
 
 
 def _directly(
-    answers: Answers, question: HistoryQuestion, count: int
+    answers: HistoryAnswers, question: PastQuestion, count: int
 ) -> tuple[float, dict[str, Any]]:
     """Answer as where there are no rollups, and no bounds."""
     with (
@@ -110,7 +110,9 @@ def _directly(
         return _timed(answers, question, count)
 
 
-def _timed(answers: Answers, question: HistoryQuestion, count: int) -> tuple[float, dict[str, Any]]:
+def _timed(
+    answers: HistoryAnswers, question: PastQuestion, count: int
+) -> tuple[float, dict[str, Any]]:
     start_s = time.perf_counter()
     said = answers.answer(question)
     took_s = time.perf_counter() - start_s

@@ -22,6 +22,7 @@ SERVICES = {
     "backhaul-spark-maintain.service": HUB,
     "backhaul-spark-anomalies.service": HUB,
     "backhaul-spark-twin.service": HUB,
+    "backhaul-spark-history.service": HUB,
     # As root: they ask systemd for a restart. The first one asks at the hub's port, too.
     "backhaul-leaf-check.service": 1.8,
     "backhaul-leaf-login.service": 1.7,

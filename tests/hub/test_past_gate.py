@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
-from backhaul_codec.protocol.history import SUBJECT, HistoryQuestion
+from backhaul_codec.protocol.history import SUBJECT, PastQuestion
 from backhaul_codec.strict.json import JsonError
 from backhaul_hub.errors import HubError
 from backhaul_hub.people.history import AT_ONCE, HistoryGate
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
 
 pytestmark = pytest.mark.nats
-QUESTION = HistoryQuestion("VID-001", "gps", "speed", 0, 1)
+QUESTION = PastQuestion("VID-001", "gps", "speed", 0, 1)
 
 
 class Hub:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from backhaul_spark.serve.gaps import GAPS_MAX, Gap, Hours, gaps, silences
 from backhaul_spark.serve.plan import HOUR_US, LEVELS_US, MINUTE_US, Level, plan
-from backhaul_spark.serve.runs import TEXT_MAX, Run, Runs
+from backhaul_spark.serve.runs import TEXT_MAX, TextRun, TextRuns
 from backhaul_spark.serve.sums import Sums
 
 T0_US = 1_767_225_600_000_000
@@ -87,15 +87,20 @@ def test_few_readings_are_shown_as_they_are_and_windows_never_are() -> None:
 
 
 def test_runs_of_two_sources_are_one_series() -> None:
-    runs = Runs()
+    runs = TextRuns()
     runs.add([(0, "idle"), (10, "idle"), (20, "idle"), (50, "drive")])
     runs.add([(30, "charge"), (40, "idle"), (45, "idle")])
     assert runs.shown(10) == (
-        [Run(0, 20, "idle"), Run(30, 30, "charge"), Run(40, 45, "idle"), Run(50, 50, "drive")],
+        [
+            TextRun(0, 20, "idle"),
+            TextRun(30, 30, "charge"),
+            TextRun(40, 45, "idle"),
+            TextRun(50, 50, "drive"),
+        ],
         0,
     )
     kept, more = runs.shown(2)
-    assert (kept, more) == ([Run(0, 20, "idle"), Run(40, 45, "idle")], 2), "the longest"
+    assert (kept, more) == ([TextRun(0, 20, "idle"), TextRun(40, 45, "idle")], 2), "the longest"
     runs.add([(60, "x" * 1000)])
     assert len(runs.shown(10)[0][-1].value) == TEXT_MAX + 1
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from nats.aio.client import Client
 
-    from backhaul_codec.protocol.history import HistoryQuestion
+    from backhaul_codec.protocol.history import PastQuestion
     from tests.support.spark_server import HubServer
 
 pytestmark = pytest.mark.nats
@@ -33,7 +33,7 @@ WAIT_S = 60.0
 
 @asynccontextmanager
 async def serving(
-    hub: HubServer, answer: Callable[[HistoryQuestion], dict[str, Any]]
+    hub: HubServer, answer: Callable[[PastQuestion], dict[str, Any]]
 ) -> AsyncIterator[Client]:
     """Yield a client that asks a running server."""
     endpoint = endpoint_from({"servers": hub.url} | LOGIN)
@@ -54,7 +54,7 @@ async def ask(client: Client, body: bytes) -> Any:
 
 
 async def test_each_question_has_an_answer_or_a_refusal(hub_server: HubServer) -> None:
-    def answer(question: HistoryQuestion) -> dict[str, Any]:
+    def answer(question: PastQuestion) -> dict[str, Any]:
         if question.type == "slow":
             raise QuestionError("too long", "ask for less")
         if question.type == "odd":
@@ -75,7 +75,7 @@ async def test_each_question_has_an_answer_or_a_refusal(hub_server: HubServer) -
 async def test_some_are_worked_at_some_wait_and_others_are_refused(hub_server: HubServer) -> None:
     go, busy = threading.Event(), threading.Semaphore(0)
 
-    def answer(_: HistoryQuestion) -> dict[str, Any]:
+    def answer(_: PastQuestion) -> dict[str, Any]:
         busy.release()
         assert go.wait(WAIT_S)
         return {"done": True}

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backhaul_codec import Point, encode_frame, encode_point
-from backhaul_codec.protocol.history import HistoryQuestion
+from backhaul_codec.protocol.history import PastQuestion
 from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.ingest.batch import Ingest
 from backhaul_spark.nats.direct_get import list_streams, read_range
@@ -15,7 +15,7 @@ from backhaul_spark.nats.endpoint import endpoint_from
 from backhaul_spark.nats.messages import message_batch
 from backhaul_spark.nats.offsets import ReadMark, to_json
 from backhaul_spark.rollup.rollup import Rollup, run_here
-from backhaul_spark.serve.answers import Answers
+from backhaul_spark.serve.answers import HistoryAnswers
 from backhaul_spark.serve.tail import TailReader
 from backhaul_spark.serve.view import Tables
 from backhaul_spark.tables.part_writer import TaskReport, write_parts
@@ -50,7 +50,7 @@ class PastWorld:
         self.seqs: dict[tuple[str, str], int] = {}
         self._ingest: Ingest | None = None
         tables = Tables(str(self.root), str(self.checkpoint))
-        self.answers = Answers(tables, TailReader(self.endpoint), SYSTEM_CLOCK)
+        self.answers = HistoryAnswers(tables, TailReader(self.endpoint), SYSTEM_CLOCK)
 
     def frame(
         self, *said: tuple[float, Value], type_: str = "soc", seq: int = 0, device: str = "VID-001"
@@ -112,7 +112,7 @@ class PastWorld:
         device: str = "VID-001",
     ) -> dict[str, Any]:
         """Ask about a range of seconds after T0."""
-        question = HistoryQuestion(
+        question = PastQuestion(
             device,
             "battery",
             type_,

@@ -20,7 +20,7 @@ ANSWER_S_MAX = 20.0
 _Name = Annotated[str, Meta(min_length=1, max_length=255)]
 
 
-class HistoryQuestion(msgspec.Struct, forbid_unknown_fields=True):
+class PastQuestion(msgspec.Struct, forbid_unknown_fields=True):
     """One series, from a time on (µs since 1970, included) up to another, in at most so many buckets."""
 
     device: Annotated[str, Meta(min_length=1, max_length=63)]

@@ -17,7 +17,7 @@ import msgspec
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from backhaul_codec.protocol.history import HistoryQuestion
+from backhaul_codec.protocol.history import PastQuestion
 from backhaul_codec.strict.json import Reader
 from backhaul_hub import questions
 from backhaul_hub.commands.requests import listed
@@ -99,7 +99,7 @@ def endpoints(
         Endpoint("state", q.StateQuestion, None, read, people.state),
         Endpoint("events", q.Events, None, read, people.events),
         Endpoint("shadow", q.Shadow, None, read, people.shadow),
-        Endpoint("history", HistoryQuestion, history, read, people.history),
+        Endpoint("history", PastQuestion, history, read, people.history),
         Endpoint("desire", q.Desire, None, write, people.desire),
         Endpoint("command", q.CommandQuestion, None, May.COMMAND, people.command),
     ]

@@ -10,7 +10,7 @@ from nats.aio.client import Client
 from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 
-from backhaul_codec.protocol.history import ANSWER_S_MAX, SUBJECT, HistoryQuestion
+from backhaul_codec.protocol.history import ANSWER_S_MAX, SUBJECT, PastQuestion
 from backhaul_codec.strict.json import Reader
 from backhaul_hub.errors import HubError
 
@@ -21,7 +21,7 @@ class _Refusal(msgspec.Struct):
 
 
 class _Answer(msgspec.Struct):
-    """What the hub has to know of an answer: all else is for who asked."""
+    """The part of an answer that the hub looks at."""
 
     error: _Refusal | None = None
 
@@ -50,7 +50,7 @@ class HistoryGate:
         self._wait_s = wait_s
         self._under_way = 0
 
-    async def ask(self, question: HistoryQuestion) -> msgspec.Raw:
+    async def ask(self, question: PastQuestion) -> msgspec.Raw:
         """Return the answer, as its server wrote it.
 
         Raises:

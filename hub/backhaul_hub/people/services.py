@@ -19,7 +19,7 @@ from nats.js.api import DeliverPolicy
 
 from backhaul_codec import Value
 from backhaul_codec.assurance.completeness import HOUR_NS
-from backhaul_codec.protocol.history import HistoryQuestion
+from backhaul_codec.protocol.history import PastQuestion
 from backhaul_codec.state.json_values import parse_path, value_from_json
 from backhaul_codec.state.merge import HeadKey
 from backhaul_codec.state.tree import Topology
@@ -169,7 +169,7 @@ class PeopleServices:
         documents = {part: [each._asdict() for each in some] for part, some in found.items()}
         return {"device": question.device, "documents": documents}
 
-    async def history(self, scope: Scope, question: HistoryQuestion) -> msgspec.Raw:
+    async def history(self, scope: Scope, question: PastQuestion) -> msgspec.Raw:
         """Return the past of one series of a device that is seen."""
         scope.require_device(question.device)
         return await self.past.ask(question)

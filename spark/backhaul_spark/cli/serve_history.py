@@ -41,14 +41,14 @@ def serve_history(
 ) -> None:
     """Answer questions of pages about the past of a series, until it is stopped.
 
-    The control plane passes them on, of people who may ask. Answers come from rollups and points, and of what
+    The control plane passes them on, of people who may ask. HistoryAnswers come from rollups and points, and of what
     ingest has not written yet from the hub's streams. Neither Spark nor Java takes part; the tables need not be there.
     """
     from backhaul_runtime.clock import SYSTEM_CLOCK
     from backhaul_spark.checkpoint import checkpoint_uri, with_scheme
     from backhaul_spark.nats.direct_get import close_connections
     from backhaul_spark.nats.endpoint import endpoint_from
-    from backhaul_spark.serve.answers import Answers
+    from backhaul_spark.serve.answers import HistoryAnswers
     from backhaul_spark.serve.server import HistoryServer
     from backhaul_spark.serve.tail import TailReader
     from backhaul_spark.serve.view import Tables
@@ -58,7 +58,7 @@ def serve_history(
     source = _options.source_options(hub_dir, servers, credentials, tls_ca, "")
     endpoint = endpoint_from(source)
     place = with_scheme(checkpoint) if checkpoint else checkpoint_uri(table_root, "ingest")
-    answers = Answers(Tables(table_root, place), TailReader(endpoint), SYSTEM_CLOCK)
+    answers = HistoryAnswers(Tables(table_root, place), TailReader(endpoint), SYSTEM_CLOCK)
     server = HistoryServer(answers.answer, endpoint)
     try:
         asyncio.run(

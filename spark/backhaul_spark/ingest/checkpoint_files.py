@@ -1,4 +1,4 @@
-"""Read what Spark has written into the checkpoint of ingest. No Spark."""
+"""Read the files of the checkpoint that Spark keeps for ingest. No Spark."""
 
 from __future__ import annotations
 

@@ -20,20 +20,20 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from deltalake.exceptions import DeltaError
 from numpy.typing import NDArray
 
-from backhaul_codec.protocol.history import ANSWER_S_MAX, HistoryQuestion
+from backhaul_codec.protocol.history import ANSWER_S_MAX, PastQuestion
 from backhaul_runtime.clock import Clock
 from backhaul_spark.errors import QuestionError
 from backhaul_spark.rollup.long_windows import counted_of
 from backhaul_spark.rollup.rows import ROW, RowMaker
 from backhaul_spark.rollup.sorted_rows import Rows, SortedRows
 from backhaul_spark.rollup.windows import Counted
-from backhaul_spark.serve.budget import Budget
+from backhaul_spark.serve.budget import AnswerTime
 from backhaul_spark.serve.gaps import Hours, gaps, silences
-from backhaul_spark.serve.plan import EARLIEST_US, Level, Plan, plan
-from backhaul_spark.serve.runs import Runs
-from backhaul_spark.serve.series_rows import Series, SeriesReader
+from backhaul_spark.serve.plan import EARLIEST_US, BucketPlan, Level, plan
+from backhaul_spark.serve.runs import TextRuns
+from backhaul_spark.serve.series_rows import OneSeries, SeriesReader
 from backhaul_spark.serve.sums import Shown, Sums
-from backhaul_spark.serve.tail import Tail, TailReader
+from backhaul_spark.serve.tail import TailReader, UpTail
 from backhaul_spark.serve.view import UNREADABLE, Tables, View, day_of
 
 SCAN_ROWS_MAX = 20_000_000
@@ -43,7 +43,7 @@ _AHEAD_US = 86_400_000_000
 _INSIDE = "texts change inside of the rollups' windows too: ask for a shorter time to see when"
 
 
-class Answers:
+class HistoryAnswers:
     """Answers questions, several at a time.
 
     Args:
@@ -57,13 +57,13 @@ class Answers:
         self._tail = tail
         self._clock = clock
 
-    def answer(self, question: HistoryQuestion) -> dict[str, Any]:
+    def answer(self, question: PastQuestion) -> dict[str, Any]:
         """Return the answer as JSON's values (docs/people.md).
 
         Raises:
             BackhaulSparkError: it cannot be answered, and why.
         """
-        budget = Budget(self._clock, ANSWER_S_MAX)
+        budget = AnswerTime(self._clock, ANSWER_S_MAX)
         now_us = self._clock.now_ns() // 1000
         from_us, to_us = _range(question, now_us)
         try:
@@ -77,15 +77,15 @@ class Answers:
 
     def _answer(
         self,
-        question: HistoryQuestion,
+        question: PastQuestion,
         from_us: int,
         to_us: int,
         now_us: int,
-        budget: Budget,
+        budget: AnswerTime,
         *,
         again: bool = False,
     ) -> dict[str, Any]:
-        series = Series(question.device, question.node, question.type, question.key)
+        series = OneSeries(question.device, question.node, question.type, question.key)
         view = self._tables.view(series.device)
         tail = self._tail.read(series, view, budget)
         gathering = _Gathering(question, view, SeriesReader(view, series, budget), tail)
@@ -116,7 +116,7 @@ class Answers:
         }
 
 
-def _range(question: HistoryQuestion, now_us: int) -> tuple[int, int]:
+def _range(question: PastQuestion, now_us: int) -> tuple[int, int]:
     """Return the part of the asked range in which there can be readings."""
     if question.from_us >= question.to_us:
         raise QuestionError(f"from_us {question.from_us} is not before to_us {question.to_us}")
@@ -140,13 +140,13 @@ class _Gathering:
     """Brings the readings of one question together."""
 
     def __init__(
-        self, question: HistoryQuestion, view: View, reader: SeriesReader, tail: Tail
+        self, question: PastQuestion, view: View, reader: SeriesReader, tail: UpTail
     ) -> None:
         self._question = question
         self._view = view
         self.reader = reader
         self._tail = tail
-        self.runs = Runs()
+        self.runs = TextRuns()
         self.notes = [view.trouble] if view.trouble else []
         if tail.cut is not None:
             self.notes.append(
@@ -177,7 +177,7 @@ class _Gathering:
         fresh = self.reader.points(files, from_us, to_us, after)
         self._add_readings(fresh, from_us, to_us, after)
 
-    def _affordable(self, from_us: int, to_us: int, points_max: int) -> Plan:
+    def _affordable(self, from_us: int, to_us: int, points_max: int) -> BucketPlan:
         """Return a plan that need not read more of points than one question may."""
         wanted = plan(from_us, to_us, points_max)
         if wanted.level != "point" or not self._view.rolled_up_to:
@@ -253,7 +253,7 @@ class _Gathering:
                 self._add_counted(counted, maker)
 
     def _known(self, maker: RowMaker, single: Rows, after: int) -> set[tuple[int, ...]]:
-        """Return what readings say that were summed up, or have no believable time, at the stamps of some."""
+        """Return readings, as `_says` has them, with the stamps of some: those summed up, or without a believable time."""
         if not len(single):
             return set()
         stamps = np.unique(single["time_ns"])
@@ -296,7 +296,7 @@ def _within(rows: Rows, bounds: tuple[int, int]) -> Rows:
 
 
 def _says(rows: Rows) -> list[tuple[int, ...]]:
-    """Return what each row says, and when: the same for two readings that are one."""
+    """Return time and value of each row in a form that is equal for two readings that are one."""
     columns = rows["time_ns"], rows["dtype"], rows["says"][:, 0], rows["says"][:, 1]
     return list(zip(*(column.tolist() for column in columns), strict=True))
 

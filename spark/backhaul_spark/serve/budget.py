@@ -6,7 +6,7 @@ from backhaul_runtime.clock import Clock
 from backhaul_spark.errors import QuestionError
 
 
-class Budget:
+class AnswerTime:
     """Counts from its making.
 
     Args:

@@ -23,7 +23,7 @@ EARLIEST_US = 946_684_800_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class BucketPlan:
     """The buckets of an answer: `count` of them, each `width_us` wide, from `start_us` on (µs since 1970)."""
 
     level: Level
@@ -41,7 +41,7 @@ class Plan:
         return np.asarray((times_us - self.start_us) // self.width_us)
 
 
-def plan(from_us: int, to_us: int, points_max: int, finest: Level = "point") -> Plan:
+def plan(from_us: int, to_us: int, points_max: int, finest: Level = "point") -> BucketPlan:
     """Return at most `points_max` buckets over a range, of the coarsest level that they need.
 
     Args:
@@ -58,6 +58,6 @@ def plan(from_us: int, to_us: int, points_max: int, finest: Level = "point") -> 
     return _plan("point", from_us, to_us, width)
 
 
-def _plan(level: Level, from_us: int, to_us: int, width_us: int) -> Plan:
+def _plan(level: Level, from_us: int, to_us: int, width_us: int) -> BucketPlan:
     start_us = from_us // width_us * width_us
-    return Plan(level, start_us, width_us, -(-(to_us - start_us) // width_us))
+    return BucketPlan(level, start_us, width_us, -(-(to_us - start_us) // width_us))

@@ -11,7 +11,7 @@ READINGS_MAX = 200_000
 """That are held in memory: the first and the last of each run."""
 
 
-class Run(NamedTuple):
+class TextRun(NamedTuple):
     """The same text from its first reading to its last (µs since 1970, both included)."""
 
     from_us: int
@@ -19,7 +19,7 @@ class Run(NamedTuple):
     value: str
 
 
-class Runs:
+class TextRuns:
     """Takes texts in several orders of time: each call of `add` has one of its own."""
 
     def __init__(self) -> None:
@@ -39,13 +39,13 @@ class Runs:
             else:
                 self.left_out += 1
 
-    def shown(self, runs_max: int) -> tuple[list[Run], int]:
+    def shown(self, runs_max: int) -> tuple[list[TextRun], int]:
         """Return at most so many runs by time, the longest of them; and how many are not among them."""
-        runs: list[Run] = []
+        runs: list[TextRun] = []
         for at_us, value in sorted(self._readings, key=lambda reading: reading[0]):
             if runs and runs[-1].value == value:
                 runs[-1] = runs[-1]._replace(to_us=at_us)
             else:
-                runs.append(Run(at_us, at_us, value))
+                runs.append(TextRun(at_us, at_us, value))
         longest = sorted(runs, key=lambda run: run.from_us - run.to_us)[:runs_max]
         return sorted(longest), len(runs) - len(longest) + self.left_out

@@ -13,8 +13,8 @@ import pyarrow.dataset as ds  # type: ignore[import-untyped]
 
 from backhaul_spark.rollup.read import Wanted, readings
 from backhaul_spark.rollup.rows import INPUT, SERIES
-from backhaul_spark.serve.budget import Budget
-from backhaul_spark.serve.plan import DAY_US, WIDTHS, Plan
+from backhaul_spark.serve.budget import AnswerTime
+from backhaul_spark.serve.plan import DAY_US, WIDTHS, BucketPlan
 from backhaul_spark.serve.view import View, chosen, day_of
 from backhaul_spark.tables.delta import table_uri
 from backhaul_spark.tables.files import subtree
@@ -28,7 +28,7 @@ _FIGURES = (
 _ONE_DAY = timedelta(days=1)
 
 
-class Series(NamedTuple):
+class OneSeries(NamedTuple):
     """A series of a device."""
 
     device: str
@@ -42,7 +42,7 @@ class Series(NamedTuple):
         return pa.Table.from_arrays(columns, names=list(SERIES))
 
     def filter(self) -> pc.Expression:
-        """Return what its rows are found by."""
+        """Return a filter that finds its rows."""
         found = pc.field("device") == self.device
         for name, value in zip(SERIES[1:], self[1:], strict=True):
             found &= pc.field(name) == value
@@ -58,7 +58,7 @@ class SeriesReader:
         budget: how long it may take.
     """
 
-    def __init__(self, view: View, series: Series, budget: Budget) -> None:
+    def __init__(self, view: View, series: OneSeries, budget: AnswerTime) -> None:
         self._view = view
         self.series = series
         self._budget = budget
@@ -92,7 +92,7 @@ class SeriesReader:
         files = chosen(self._view.points, self.series.device, (TIMELESS_DAY, TIMELESS_DAY))
         yield from self.points(files, from_us, to_us)
 
-    def windows(self, plan: Plan) -> pa.Table:
+    def windows(self, plan: BucketPlan) -> pa.Table:
         """Return the rollups' windows of a plan's level, by time: columns as in the table, of _FIGURES.
 
         Raises:

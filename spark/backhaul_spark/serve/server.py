@@ -1,4 +1,4 @@
-"""Answer questions about the past over NATS: what comes on `history.ask`, a few at a time."""
+"""Answer questions about the past over NATS, on the subject `history.ask`, a few at a time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import structlog
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
-from backhaul_codec.protocol.history import SUBJECT, HistoryQuestion
+from backhaul_codec.protocol.history import SUBJECT, PastQuestion
 from backhaul_codec.strict.json import JsonError, Reader
 from backhaul_runtime.patched_client import PatchedClient
 from backhaul_spark.errors import BackhaulSparkError, UnreachableError
@@ -44,7 +44,7 @@ class HistoryServer:
 
     def __init__(
         self,
-        answer: Callable[[HistoryQuestion], dict[str, Any]],
+        answer: Callable[[PastQuestion], dict[str, Any]],
         endpoint: Endpoint,
         *,
         connect_s: float = 30.0,
@@ -52,7 +52,7 @@ class HistoryServer:
         self._answer = answer
         self._endpoint = endpoint
         self._connect_s = connect_s
-        self._reader = Reader(HistoryQuestion)
+        self._reader = Reader(PastQuestion)
         self._under_way = 0
 
     async def run(self, stopping: asyncio.Event, ready: Callable[[], None] = lambda: None) -> None:

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from backhaul_spark.serve.plan import Plan
+from backhaul_spark.serve.plan import BucketPlan
 
 _GREATEST = sys.float_info.max
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a chart shows: `times_us` (int64), `least` and `greatest` (float64) and `counts` (int64), all (n,).
+    """The contents of a chart: `times_us` (int64), `least` and `greatest` (float64) and `counts` (int64), all (n,).
 
     `width_us`: of each bucket, which begins at its time; 0: these are readings themselves.
     """
@@ -35,7 +35,7 @@ class Sums:
         readings_max: up to so many readings are shown as they are, where no window is among them.
     """
 
-    def __init__(self, plan: Plan, readings_max: int) -> None:
+    def __init__(self, plan: BucketPlan, readings_max: int) -> None:
         self._plan = plan
         self._least = np.full(plan.count, np.inf)
         self._greatest = np.full(plan.count, -np.inf)

@@ -1,4 +1,4 @@
-"""Read what the hub's streams hold of a device and points does not: the messages that ingest has not been at yet.
+"""Read the messages of a device that the hub's streams hold and points does not: ingest has not been at them yet.
 
 The boundary is no time and no position: a message counts here if coverage, as of the same ingest, does not have its
 place in its lane. So a message that came late, one that was sent again, and one that was set aside are each told
@@ -27,8 +27,8 @@ from backhaul_spark.nats.offsets import ReadMark
 from backhaul_spark.nats.stored import StreamInfo
 from backhaul_spark.rollup.read import DTYPES, LETTERS
 from backhaul_spark.rollup.rows import INPUT
-from backhaul_spark.serve.budget import Budget
-from backhaul_spark.serve.series_rows import Series
+from backhaul_spark.serve.budget import AnswerTime
+from backhaul_spark.serve.series_rows import OneSeries
 from backhaul_spark.serve.view import View
 
 STREAMS = ["UP_*", "IMPORT*"]
@@ -38,8 +38,8 @@ _SETTLED_MAX = 10_000
 
 
 @dataclass(slots=True)
-class Tail:
-    """The readings of a series that are in no table yet (columns INPUT), and what else was found.
+class UpTail:
+    """The readings of a series that are in no table yet (columns INPUT), and two facts about the rest.
 
     `aside`: messages of the device that nobody can read before their dictionary comes. `cut`: when the hub stored
     the last message that was read (µs since 1970), where there are more than an answer reads; None: that was all.
@@ -64,7 +64,7 @@ class TailReader:
         self._decoding = threading.Lock()
         self._settled: set[tuple[str, int]] = set()
 
-    def read(self, series: Series, view: View, budget: Budget) -> Tail:
+    def read(self, series: OneSeries, view: View, budget: AnswerTime) -> UpTail:
         """Return the tail of a series.
 
         Raises:
@@ -79,7 +79,7 @@ class TailReader:
             # A connection that has stood idle may be gone; a cluster's server behind for a moment.
             return self._read(series, view, budget)
 
-    def _read(self, series: Series, view: View, budget: Budget) -> Tail:
+    def _read(self, series: OneSeries, view: View, budget: AnswerTime) -> UpTail:
         found = _Found(series, view)
         with borrowed(self._endpoint) as reader:
             for stream, seq in view.aside:
@@ -119,11 +119,11 @@ class TailReader:
 
 
 class _Found:
-    def __init__(self, series: Series, view: View) -> None:
+    def __init__(self, series: OneSeries, view: View) -> None:
         self._series, self._view = series, view
         self._seen: set[tuple[str, int, int]] = set()
         self.covered: set[tuple[str, int]] = set()
-        self.tail = Tail()
+        self.tail = UpTail()
 
     def fresh(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the messages of the device that neither points holds nor this has had."""

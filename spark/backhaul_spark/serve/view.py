@@ -1,4 +1,4 @@
-"""The tables as one moment shows them: which files there are, what ingest holds, how far the rollups are.
+"""The tables at one moment: their files, the messages that ingest holds, and how far the rollups are.
 
 Tables stay open between questions, and each question sees what was committed since. Rollups are looked at before
 points, so that no point is summed up that points does not show; coverage belongs to the points beside it.
@@ -54,7 +54,7 @@ Lane = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What one question goes by.
+    """The state of the tables that one question goes by.
 
     `points`, `rollups`, `reports`: the tables' files, see `files_of`. Points of ingests up to `rolled_up_to` are in
     the rollups, all up to `ingested` in points. `lanes`: the messages of the device that points holds. `marks`: how
@@ -210,7 +210,7 @@ class _Coverage:
         self._lanes: dict[str, dict[Lane, RangeSet]] = {}
 
     def take(self, table: DeltaTable | None, ingested: int) -> None:
-        """Take in what was committed up to an ingest; rows of a later one are of one that has not happened."""
+        """Take in the rows that were committed up to an ingest; a later one has not happened."""
         there: dict[str, int | None] = {}
         if table is not None:
             actions = pa.table(table.get_add_actions(flatten=True))

@@ -46,7 +46,7 @@ def history(
     points: int,
     as_json: bool,
 ) -> None:
-    """Show the past of a series of VID, also of what no ingest has written yet.
+    """Show the past of a series of VID; messages that no ingest has written yet are in it.
 
     It is answered by `backhaul-spark serve-history`, a process beside the tables.
     """
