@@ -12,6 +12,7 @@ from unittest import mock
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
+from deltalake import write_deltalake
 
 from backhaul_codec.protocol.history import PastQuestion
 from backhaul_runtime.clock import SYSTEM_CLOCK
@@ -24,7 +25,9 @@ from backhaul_spark.serve import answers as answers_module
 from backhaul_spark.serve.answers import HistoryAnswers
 from backhaul_spark.serve.tail import TailReader
 from backhaul_spark.serve.view import Tables
+from backhaul_spark.tables.delta import make_table
 from backhaul_spark.tables.part_writer import PartWriter, TaskReport
+from backhaul_spark.tables.schemas import HOUR_REPORTS_TABLE
 from benchmarks import scratch
 from benchmarks.figures import Figure, at_most, report
 from tests.support.spark_server import HubServer
@@ -58,6 +61,7 @@ def _figures(directory: Path, hub: HubServer, days: int) -> dict[str, Any]:
     for first in range(0, days, 10):
         _write(ingest, first * DAY_S, min(10, days - first) * DAY_S)
     Rollup(root, SYSTEM_CLOCK, run_here).run()
+    _report_hours(root, days)
     _write(ingest, days * DAY_S, _SPARE_S)
     tail = TailReader(endpoint_from(hub.options))
     answers = HistoryAnswers(Tables(root, str(directory / "checkpoint")), tail, SYSTEM_CLOCK)
@@ -70,6 +74,7 @@ def _figures(directory: Path, hub: HubServer, days: int) -> dict[str, Any]:
     fast_s, fast = float(np.median([each for each, _ in again])), again[0][1]
     direct_s, direct = _directly(answers, question, count)
     assert fast["width_us"] == direct["width_us"]
+    assert sum(reason == "explained" for _, _, reason in fast["gaps"]) == days
     assert all(fast[name] == direct[name] for name in ("t_us", "min", "max", "n"))
     day = PastQuestion(
         *("VID-001", "battery", "soc"),
@@ -130,6 +135,28 @@ def _write(ingest: Ingest, first_s: int, seconds: int) -> None:
         writer.write(batch, partition_days(batch))
     files = writer.close()
     ingest.commit("benchmark", number, [TaskReport(files=files)])
+
+
+def _report_hours(root: str, days: int) -> None:
+    """Write the completeness reports of all hours: complete, but for one of each day."""
+    hours = np.arange(days * 24, dtype=np.int64)
+    stamps = pa.array(T0_US + hours * 3_600_000_000).cast(STAMP)
+    states = np.where(hours % 24 == 5, "explained", "complete")
+    count = len(hours)
+    known: dict[str, Any] = {
+        "device": pa.repeat(pa.scalar("VID-001"), count),
+        "hour": stamps,
+        "state": pa.array(states),
+        "date": stamps.cast(pa.date32()),
+        "run": pa.array(np.ones(count, np.int64)),
+    }
+    schema = HOUR_REPORTS_TABLE.schema
+    columns = [known.get(field.name, pa.nulls(count, field.type)) for field in schema]
+    write_deltalake(
+        make_table(root, HOUR_REPORTS_TABLE),
+        pa.Table.from_arrays(columns, schema=schema),
+        mode="append",
+    )
 
 
 def _readings(first_s: int, count: int) -> pa.RecordBatch:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +19,7 @@ from backhaul_spark.errors import QuestionError
 from backhaul_spark.jobs.maintain import Keeping, Maintenance
 from backhaul_spark.serve import answers as answers_module
 from tests.support.past_world import HOUR_US, T0_US, PastWorld, readings
+from tests.support.spark_fleet import HOUR_NS, Fleet
 from tests.support.spark_frames import T0_NS
 
 if TYPE_CHECKING:
@@ -178,6 +182,76 @@ def test_rollups_that_cannot_be_read_are_named_and_points_stand_in(world: PastWo
     fresh.answers._tail = world.answers._tail
     said = fresh.ask(0, 40 * 3600, points_max=10)
     assert (said["n"], len(said["notes"])) == ([1, 1], 1)
+
+
+def test_gaps_have_the_reasons_of_their_hours(world: PastWorld) -> None:
+    fleet = Fleet(world.root, T0_NS + 6 * HOUR_NS)
+    fleet.mark(0, 0)
+    for hour, seq in ((0, 1), (1, 2), (2, 2), (3, 4)):
+        if hour == 3:
+            fleet.skip(1)
+        if hour != 2:
+            fleet.send(*((hour * HOUR_NS + minute * 60 * 10**9, 1.0) for minute in range(60)))
+        fleet.mark(hour + 1, seq)
+    fleet.report_hours()
+    said = world.ask(0, 4 * 3600)
+    gaps = [
+        ((begin - T0_US) / HOUR_US, (end - T0_US) / HOUR_US, why)
+        for begin, end, why in said["gaps"]
+    ]
+    assert gaps == [(119 / 60, 3.0, "silent"), (3.0, 4.0, "waiting")]
+    assert said["complete_to_us"] == T0_US + 3 * HOUR_US
+
+
+def test_questions_beside_ingest_and_rollup_have_each_reading_once(world: PastWorld) -> None:
+    """Frames late and early, some sent again, while three threads ask in all widths."""
+    dice = random.Random(7)
+    said: list[tuple[float, float]] = []  # on its way to UP, or there
+    there = [0]
+    bodies: list[bytes] = []
+    stop = threading.Event()
+
+    def ask(points_max: int) -> int:
+        asked = 0
+        while not stop.is_set() or not asked:
+            known, before = there[0], len(said)
+            answer = world.ask(0, 30 * 3600, points_max=points_max)
+            asked += 1
+            assert known <= sum(answer["n"]) <= len(said)
+            if known == before == len(said) and said:
+                values = [value for _, value in said]
+                assert (min(answer["min"]), max(answer["max"])) == (min(values), max(values))
+        return asked
+
+    with ThreadPoolExecutor(3) as threads:
+        asking = [threads.submit(ask, points_max) for points_max in (4000, 600, 20)]
+        try:
+            for step in range(24):
+                start = dice.uniform(0, 29) * 3600
+                rows = [(start + at, dice.gauss(0, 50)) for at in range(dice.randint(1, 20))]
+                said += rows
+                bodies.append(world.frame(*rows))
+                there[0] = len(said)
+                if step % 3 == 0:
+                    world.put("up.VID-001.f.battery", dice.choice(bodies))
+                if step % 4 == 0:
+                    world.ingest(dice.choice([None, 1]))
+                if step % 7 == 6:
+                    world.rollup()
+        finally:
+            stop.set()
+        assert all(each.result() for each in asking)
+    for points_max in (4000, 600, 20):
+        answer = world.ask(0, 30 * 3600, points_max=points_max)
+        assert sum(answer["n"]) == len(said)
+        for place, at in enumerate(answer["t_us"]):
+            end = at + max(answer["width_us"], 1)
+            here = [
+                value for when, value in said if at <= (T0_NS + round(when * 1e9)) // 1000 < end
+            ]
+            assert (len(here), min(here), max(here)) == tuple(
+                answer[name][place] for name in ("n", "min", "max")
+            )
 
 
 def test_a_range_that_would_read_too_much_is_answered_by_minutes_or_refused(

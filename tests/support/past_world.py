@@ -53,7 +53,11 @@ class PastWorld:
         self.answers = HistoryAnswers(tables, TailReader(self.endpoint), SYSTEM_CLOCK)
 
     def frame(
-        self, *said: tuple[float, Value], type_: str = "soc", seq: int = 0, device: str = "VID-001"
+        self,
+        *said: tuple[float, Value],
+        type_: str = "soc",
+        seq: int = 0,
+        device: str = "VID-001",
     ) -> bytes:
         """Put a frame of (seconds after T0, value) into UP, and return its body."""
         seq = seq or self._next(device, "bulk")
