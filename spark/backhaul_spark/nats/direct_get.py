@@ -278,10 +278,9 @@ def borrowed(endpoint: Endpoint) -> Iterator[Reader]:
     except BaseException:
         connection.close()
         raise
-    displaced = _idle.get((os.getpid(), endpoint))
-    if displaced is not None:
-        displaced.close()
-    _idle[os.getpid(), endpoint] = connection
+    # In one step: of two threads that give theirs back, one keeps it.
+    if _idle.setdefault((os.getpid(), endpoint), connection) is not connection:
+        connection.close()
 
 
 def close_connections() -> None:
