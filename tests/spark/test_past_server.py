@@ -67,8 +67,10 @@ async def test_each_question_has_an_answer_or_a_refusal(hub_server: HubServer) -
         assert slow == {"error": {"message": "too long", "hint": "ask for less"}}
         odd = await ask(client, json.dumps(QUESTION | {"type": "odd"}).encode())
         assert "its log has the traceback" in odd["error"]["hint"]
-        for wrong in (b"[]", b"{", b"{}", json.dumps(QUESTION | {"points_max": 5000}).encode()):
-            assert "error" in await ask(client, wrong)
+        for wrong in ({"points_max": 5000}, {"device": "*"}, {"device": "VID-001.>"}, {"to": 1}):
+            assert "error" in await ask(client, json.dumps(QUESTION | wrong).encode())
+        for nothing in (b"[]", b"{", b"{}"):
+            assert "error" in await ask(client, nothing)
         assert await ask(client, b"") == {}
 
 

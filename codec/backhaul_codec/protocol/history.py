@@ -23,7 +23,7 @@ _Name = Annotated[str, Meta(min_length=1, max_length=255)]
 class PastQuestion(msgspec.Struct, forbid_unknown_fields=True):
     """One series, from a time on (µs since 1970, included) up to another, in at most so many buckets."""
 
-    device: Annotated[str, Meta(min_length=1, max_length=63)]
+    device: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,62}\Z")]
     node: _Name
     type: _Name
     from_us: int
