@@ -39,7 +39,6 @@ _HARMLESS_TWICE = frozenset(
         "devices",
         "events",
         "get",
-        "history",
         "shadow",
         "state",
         "status",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,6 +45,7 @@ def serve_history(
     The control plane passes them on, of people who may ask. HistoryAnswers come from rollups and points, and of what
     ingest has not written yet from the hub's streams. Neither Spark nor Java takes part; the tables need not be there.
     """
+    from backhaul_codec.programs import json_logs
     from backhaul_runtime.clock import SYSTEM_CLOCK
     from backhaul_spark.checkpoint import checkpoint_uri, with_scheme
     from backhaul_spark.nats.direct_get import close_connections
@@ -53,6 +55,7 @@ def serve_history(
     from backhaul_spark.serve.tail import TailReader
     from backhaul_spark.serve.view import Tables
 
+    json_logs.configure(sys.stderr, SYSTEM_CLOCK.monotonic_s, "info")
     if hub_dir and not credentials:
         credentials = str(Path(hub_dir) / _LOGIN)
     source = _options.source_options(hub_dir, servers, credentials, tls_ca, "")

@@ -36,7 +36,7 @@ from backhaul_spark.serve.sums import Shown, Sums
 from backhaul_spark.serve.tail import TailReader, UpTail
 from backhaul_spark.serve.view import UNREADABLE, Tables, View, day_of
 
-SCAN_ROWS_MAX = 20_000_000
+SCAN_ROWS_MAX = 10_000_000
 """Rows of points, of all devices, that are read for a fine chart; beyond, the minutes of the rollups do."""
 _AHEAD_US = 86_400_000_000
 """What is stamped further ahead of the hub has no believable time."""

@@ -138,7 +138,7 @@ class HistoryServer:
         try:
             async with asyncio.timeout(self._connect_s):
                 await client.connect(
-                    [f"{scheme}://{host}:{port}" for host, port in endpoint.servers],
+                    [f"{scheme}://{_host(host)}:{port}" for host, port in endpoint.servers],
                     **login,
                     tls=tls,
                     name="backhaul-spark history",
@@ -154,6 +154,10 @@ class HistoryServer:
             why = errors[0] if errors else error
             raise UnreachableError(str(endpoint), repr(why)) from error
         return client
+
+
+def _host(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 def _refusal(message: str, hint: str = "") -> bytes:
