@@ -6,7 +6,7 @@ import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,12 +17,19 @@ from backhaul_codec.wire.envelope import NO_LINK, unseal
 from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.errors import QuestionError
 from backhaul_spark.jobs.maintain import Keeping, Maintenance
+from backhaul_spark.nats.direct_get import Reader
 from backhaul_spark.serve import answers as answers_module
+from backhaul_spark.serve.budget import AnswerTime
+from backhaul_spark.serve.plan import DAY_US
+from backhaul_spark.serve.series_rows import OneSeries
 from tests.support.past_world import HOUR_US, T0_US, PastWorld, readings
 from tests.support.spark_fleet import HOUR_NS, Fleet
 from tests.support.spark_frames import T0_NS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from backhaul_spark.nats.stored import Stored
     from tests.support.spark_server import HubServer
 
 pytestmark = pytest.mark.nats
@@ -284,6 +291,43 @@ def test_more_than_an_answer_reads_of_up_is_said(
     assert "ingest is far behind" in said["notes"][0]
     world.ingest(1)
     assert readings(world.ask()) == [(0, 1.0), (1, 2.0)]
+
+
+def test_of_a_long_backlog_old_messages_are_passed_over_for_a_new_time(
+    world: PastWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reading is stamped a day after it was stored at the latest."""
+    looked: list[int | None] = []
+    found = Reader.first_since
+
+    def first_since(reader: Reader, stream: str, time_us: int) -> int | None:
+        looked.append(found(reader, stream, time_us))
+        return looked[-1]
+
+    monkeypatch.setattr(Reader, "first_since", first_since)
+    monkeypatch.setattr("backhaul_spark.serve.tail.LOOK", 0)
+    world.frame((0, 1.0))
+    world.frame((1, 2.0))
+    assert readings(world.ask()) == [(0, 1.0), (1, 2.0)]
+    assert looked == [1], "both were stored after that time"
+    now_us = SYSTEM_CLOCK.now_ns() // 1000
+    series = OneSeries("VID-001", "battery", "soc")
+    view = world.answers._tables.view("VID-001")
+    budget = AnswerTime(SYSTEM_CLOCK, 60.0)
+    world.answers._tail.read(series, view, budget, now_us + 3 * DAY_US)
+    assert looked == [1, None]
+    soon = world.answers._tail.read(series, view, budget, now_us)
+    assert looked == [1, None, 1]
+    assert sum(batch.num_rows for batch in soon.batches) == 2, "its clock may be ahead by a day"
+    asked = Reader.read_subject
+
+    def since_the_second(reader: Reader, *where: Any) -> Iterator[Stored]:
+        assert where[1] == 2
+        return asked(reader, *where)
+
+    monkeypatch.setattr(Reader, "first_since", lambda *_: 2)
+    monkeypatch.setattr(Reader, "read_subject", since_the_second)
+    assert readings(world.ask()) == [(1, 2.0)]
 
 
 def test_a_checkpoint_that_is_not_found_costs_time_and_no_reading(world: PastWorld) -> None:

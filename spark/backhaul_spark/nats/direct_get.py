@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -137,6 +138,21 @@ class Reader:
             if done:
                 self._require_no_more(stream, lo, hi, subject)
                 return
+
+    def first_since(self, stream: str, time_us: int) -> int | None:
+        """Return the sequence of the first message that was stored at a time (µs since 1970) or later; None: none was."""
+        moment = datetime.fromtimestamp(time_us / 1e6, UTC)
+        wanted = {"start_time": moment.isoformat().replace("+00:00", "Z"), "batch": 1}
+        reply = self.connection.send(
+            f"{self._api_of(stream)}.DIRECT.GET.{stream}", json.dumps(wanted).encode()
+        )
+        found = None
+        while True:
+            header, _ = self.connection.answer(reply, f"direct get of {stream} since {moment}")
+            if header.startswith(b"NATS/1.0 ") and b"\r\nNats-Sequence:" not in header:
+                self._is_end(stream, header, Stored())
+                return found
+            found = int(_field(header, b"Nats-Sequence"))
 
     def _require_no_more(self, stream: str, lo: int, hi: int, subject: str) -> None:
         if lo > hi or self.streams([stream])[stream].replicas == 1:

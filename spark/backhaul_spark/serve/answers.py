@@ -29,7 +29,7 @@ from backhaul_spark.rollup.sorted_rows import Rows, SortedRows
 from backhaul_spark.rollup.windows import Counted
 from backhaul_spark.serve.budget import AnswerTime
 from backhaul_spark.serve.gaps import Hours, gaps, silences
-from backhaul_spark.serve.plan import EARLIEST_US, BucketPlan, Level, plan
+from backhaul_spark.serve.plan import DAY_US, EARLIEST_US, BucketPlan, Level, plan
 from backhaul_spark.serve.runs import TextRuns
 from backhaul_spark.serve.series_rows import OneSeries, SeriesReader
 from backhaul_spark.serve.sums import Shown, Sums
@@ -87,7 +87,9 @@ class HistoryAnswers:
     ) -> dict[str, Any]:
         series = OneSeries(question.device, question.node, question.type, question.key)
         view = self._tables.view(series.device)
-        tail = self._tail.read(series, view, budget)
+        # Buckets reach back beyond the range, by no more than one.
+        reach_us = from_us - (to_us - from_us) - DAY_US
+        tail = self._tail.read(series, view, budget, reach_us)
         gathering = _Gathering(question, view, SeriesReader(view, series, budget), tail)
         gathering.gather(from_us, to_us, again=again)
         shown, hours = gathering.sums.shown(), Hours(gathering.reader.hours(from_us, to_us))

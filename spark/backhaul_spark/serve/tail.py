@@ -35,6 +35,10 @@ STREAMS = ["UP_*", "IMPORT*"]
 MESSAGES_MAX = 50_000
 """Of a device, for one answer."""
 _SETTLED_MAX = 10_000
+LOOK = 10_000
+"""If ingest is behind by so many messages of a stream, those are passed over that are too old for the question."""
+_AHEAD_US = 86_400_000_000
+"""No reading of a message is stamped later than so long after the hub stored it (decode/points.py)."""
 
 
 @dataclass(slots=True)
@@ -64,22 +68,22 @@ class TailReader:
         self._decoding = threading.Lock()
         self._settled: set[tuple[str, int]] = set()
 
-    def read(self, series: OneSeries, view: View, budget: AnswerTime) -> UpTail:
-        """Return the tail of a series.
+    def read(self, series: OneSeries, view: View, budget: AnswerTime, from_us: int = 0) -> UpTail:
+        """Return the tail of a series; readings of before `from_us` (µs since 1970) may be left out.
 
         Raises:
             HubServerError: the hub does not answer.
             QuestionError: it took too long.
         """
         try:
-            return self._read(series, view, budget)
+            return self._read(series, view, budget, from_us)
         except LoginRefusedError:
             raise
         except HubServerError:
             # A connection that has stood idle may be gone; a cluster's server behind for a moment.
-            return self._read(series, view, budget)
+            return self._read(series, view, budget, from_us)
 
-    def _read(self, series: OneSeries, view: View, budget: AnswerTime) -> UpTail:
+    def _read(self, series: OneSeries, view: View, budget: AnswerTime, from_us: int) -> UpTail:
         found = _Found(series, view)
         with borrowed(self._endpoint) as reader:
             for stream, seq in view.aside:
@@ -92,6 +96,10 @@ class TailReader:
                 place = IMPORT if name == IMPORT_STREAM else "up"
                 subject = f"{place}.{series.device}.>"
                 start = _start(reader, info, (view.marks or {}).get(name))
+                if info.last_seq - start >= LOOK:
+                    since = reader.first_since(name, max(0, from_us - _AHEAD_US))
+                    # None may be the word of a cluster's server that lags behind.
+                    start = max(start, since or start)
                 for part in reader.read_subject(name, start, info.last_seq, subject):
                     budget.check()
                     batch = message_batch(name, part)
