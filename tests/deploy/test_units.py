@@ -19,6 +19,7 @@ SERVICES = {
     "backhaul-hub-page.service": HUB,
     "backhaul-hub-backup@.service": HUB,
     "backhaul-spark-ingest.service": HUB,
+    "backhaul-spark-metrics.service": HUB,
     "backhaul-spark-rollup.service": HUB,
     "backhaul-spark-maintain.service": HUB,
     "backhaul-spark-anomalies.service": HUB,
