@@ -28,7 +28,7 @@ METRICS = (LOOKED, HUB_UP, BEHIND, INGESTS, ROLLUP_BEHIND, WRITTEN)
 
 @dataclass(frozen=True, slots=True)
 class JobsSeen:
-    """What one look at hub, checkpoints and tables found.
+    """The findings of one look at hub, checkpoints and tables.
 
     Args:
         looked_ns: ns since the Unix epoch.
