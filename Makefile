@@ -5,7 +5,7 @@ BIN := .venv/bin
 LOCK := uv pip compile $(LOCK_ARGS) --quiet --universal --python-version 3.11 --generate-hashes --no-header \
         --no-annotate --constraint requirements/constraints.txt
 
-.PHONY: help setup tools demo test quick docs chaos mutations lint types contracts check bench lock clean install-agent install-hub install-spark deb spark-zip
+.PHONY: help setup tools demo play test quick docs chaos mutations lint types contracts check bench lock clean install-agent install-hub install-spark deb spark-zip
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -33,6 +33,9 @@ quick: setup  ## Run the tests that need no server, process, or table: under a m
 docs: setup  ## Make the docs site in docs-out/, with search; a link to nothing is an error
 	@tools/build-docs
 
+play: setup  ## Run twelve simulated vehicles and their hub until Ctrl-C, and print a link to the page
+	@$(BIN)/python -m demo.play $(PLAY_ARGS)
+
 chaos: setup tools  ## Run the whole system under faults: SEED= MINUTES= FAULTS= CHAOS_ARGS="--history --shrink 20"
 	@tools/with-java $(BIN)/python -m tests.chaos $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) \
 	  $(if $(filter undefined,$(origin FAULTS)),,--faults "$(FAULTS)") $(CHAOS_ARGS)
@@ -44,8 +47,9 @@ lint: setup  ## Style and formatting
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: setup  ## mypy --strict
+types: setup  ## mypy --strict, and tsc --strict for the page
 	$(BIN)/mypy
+	@tools/page types
 
 contracts: setup  ## Who may import whom
 	$(BIN)/lint-imports
@@ -75,8 +79,9 @@ lock:  ## Pin again from pyproject.toml (needs uv on PATH): LOCK_ARGS=--upgrade 
 	$(LOCK) requirements/jvm.in -o requirements/jvm.txt
 	$(LOCK) requirements/deb.in -o requirements/deb.txt
 	$(LOCK) requirements/go.in -o requirements/go.txt
+	$(LOCK) requirements/node.in -o requirements/node.txt
 	$(LOCK) requirements/s3.in -o requirements/s3.txt
 	$(LOCK) requirements/docs.in -o requirements/docs.txt
 
 clean:  ## Remove what setup and runs have made
-	rm -rf .venv .tools bench-out demo-out deb-out docs-out spark-out chaos-out .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .tools hub/page/node_modules hub/page/dist-tests hub/backhaul_hub/page/files bench-out demo-out play-out deb-out docs-out spark-out chaos-out .mypy_cache .pytest_cache .ruff_cache .hypothesis

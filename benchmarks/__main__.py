@@ -79,6 +79,7 @@ BENCHMARKS = (
     Benchmark("hub/new_source", "for how long a shard waits when a vehicle is added to it"),
     Benchmark("hub/migrate", "for how long a hub stands still when it moves to another server"),
     Benchmark("hub/hub_twin", "what newest readings and rebroadcast cost the control plane"),
+    Benchmark("hub/page", "10,000 devices in a browser: the first picture, 1,000 changes a second"),
     Benchmark("link/per_node", "what streams for every node cost, beside shared ones"),
     Benchmark("link/resume", "seconds until a restored link carries the backlog"),
     Benchmark("link/slow_link", "a backlog over 20 kbit/s and 600 ms, and what is new meanwhile"),

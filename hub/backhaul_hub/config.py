@@ -14,6 +14,7 @@ from backhaul_codec.strict.toml import TomlError, read_toml
 from backhaul_codec.strict.toml_values import listen_problem, odd_values, url_problem
 from backhaul_hub.alert_settings import AlertsSection, alert_problems, odd_channel
 from backhaul_hub.errors import ConfigError
+from backhaul_hub.page_settings import PageSection, page_problems
 from backhaul_hub.servers import urls
 
 Positive = Annotated[float, Meta(gt=0)]
@@ -266,6 +267,7 @@ class HubConfig(_Section, frozen=True):
     alerts: AlertsSection = AlertsSection()
     flood: Flood = Flood()
     metrics: Metrics = Metrics()
+    page: PageSection = PageSection()
 
 
 def load(directory: Path) -> HubConfig:
@@ -327,6 +329,7 @@ def _problems(config: HubConfig) -> Iterator[tuple[str, str]]:
     if config.commands.deadline_s > config.commands.deadline_s_max:
         yield "commands.deadline_s", f"at most deadline_s_max, {config.commands.deadline_s_max:g}"
     yield from alert_problems(config.alerts)
+    yield from page_problems(config.page, [*urls(nats.url), *urls(fleet.leaf_url)])
     if config.flood.suspend_s > config.flood.suspend_s_max:
         yield "flood.suspend_s", f"at most suspend_s_max, {config.flood.suspend_s_max:g}"
 

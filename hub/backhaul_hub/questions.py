@@ -177,13 +177,51 @@ class FieldQuestion(PointToWrite, kw_only=True):
 class Desire(msgspec.Struct, forbid_unknown_fields=True):
     """Change what is desired: these fields; of `forget` (node.type[.key]) nothing is any more.
 
-    With `only` nothing else than this stays desired.
+    With `only` nothing else than this stays desired. With `based_on` it is refused where another revision
+    of `desired` than this one is the newest by now; 0: where there is any.
     """
 
     device: str
     points: Annotated[list[FieldQuestion], Meta(max_length=FIELDS_MAX)] = []
     forget: Annotated[list[str], Meta(max_length=FIELDS_MAX)] = []
     only: bool = False
+    based_on: Annotated[int, Meta(ge=0)] | None = None
+
+
+class FilesQuestion(msgspec.Struct, forbid_unknown_fields=True):
+    """The files that a device has sent."""
+
+    device: str
+
+
+class PageLogin(msgspec.Struct, forbid_unknown_fields=True):
+    """A browser that logs in by a link: the link's token, and the public key that the browser made, in base64url."""
+
+    token: Annotated[str, Meta(max_length=64)]
+    public_key: Annotated[str, Meta(max_length=64)]
+
+
+class HoursQuestion(msgspec.Struct, forbid_unknown_fields=True):
+    """A page of whether the hours from one to another (ns since the Unix epoch) are complete: of one device, or of those after one."""
+
+    from_ns: Annotated[int, Meta(ge=0)]
+    to_ns: Annotated[int, Meta(ge=0)]
+    device: str | None = None
+    after: str = ""
+
+
+class FleetQuestion(msgspec.Struct, forbid_unknown_fields=True):
+    """A page of short rows of devices: of one, or of those after one, with the newest values of some series (node.type[.key])."""
+
+    device: str | None = None
+    after: str = ""
+    series: Annotated[list[str], Meta(max_length=8)] = []
+
+
+class SeriesQuestion(msgspec.Struct, forbid_unknown_fields=True):
+    """Which series of telemetry there are: of one device, or of all."""
+
+    device: str | None = None
 
 
 AlertId = Annotated[str, Meta(pattern=r"^[0-9a-f]{16}\Z")]

@@ -108,12 +108,20 @@ def test_the_table_names_each_service_once_and_a_right_wherever_people_are_answe
         ),
         *("silence", "status", "stop"),
     )
-    table = endpoints(anything, anything, **dict.fromkeys(others, partial(named, "other")))
-    assert len({each.service for each in table}) == len(table) == 22
+    page: Any = SimpleNamespace(
+        rows=SimpleNamespace(fleet=partial(named, "fleet"), series=partial(named, "series")),
+        hours=SimpleNamespace(hours=partial(named, "hours")),
+        logins=SimpleNamespace(login=partial(named, "login")),
+        files=SimpleNamespace(files=partial(named, "files")),
+        health=partial(named, "health"),
+    )
+    table = endpoints(anything, anything, page, **dict.fromkeys(others, partial(named, "other")))
+    assert len({each.service for each in table}) == len(table) == 28
     assert all((each.right is None) == (each.people is None) for each in table)
     assert {each.service: each.right for each in table if each.people} == {
         **dict.fromkeys(("devices", "get", "tree", "conflicts", "commands"), May.READ),
         **dict.fromkeys(("state", "events", "shadow", "alerts", "history"), May.READ),
+        **dict.fromkeys(("fleet", "series", "hours", "health", "login", "files"), May.READ),
         **dict.fromkeys(("set", "revert", "desire", "acknowledge", "silence"), May.WRITE),
         "command": May.COMMAND,
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any, cast
+from unittest.mock import MagicMock
 
 import pytest
 from hypothesis import given
@@ -221,7 +222,7 @@ async def test_conflicts_are_listed_and_settled_below_the_group_alone(
             *(nothing, nothing, registry, fleet.clock, "prod", core, sync),
             *(cast("Any", lambda: fleet.hub.devices), nothing, nothing, nothing),
         )
-        table = endpoints(sync, people, **dict.fromkeys(OTHERS, nobody))
+        table = endpoints(sync, people, cast("Any", MagicMock()), **dict.fromkeys(OTHERS, nobody))
         services = Services(table, people.scope)
 
         async def ask(service: str, **question: object) -> dict[str, Any]:

@@ -88,11 +88,12 @@ def test_a_hub_from_before_the_twin_job_gets_its_login_and_the_same_key_each_tim
     for user in ("twin", "history"):
         (hub / f"keys/account-{user}.nk").unlink()
         (hub / f"creds/{user}.creds").unlink()
+    (hub / "creds/page.creds").unlink()
     keys = read_keys(hub)
     assert keys == read_keys(hub)
     made = {keys.account(name).public for name in ("HUB", "TWIN", "HISTORY")}
     assert len(made) == 3
-    assert add_later_logins(hub, keys, now_s=1) == ["twin", "history"]
+    assert add_later_logins(hub, keys, now_s=1) == ["twin", "history", "page"]
     login = parse_credentials((hub / "creds" / "twin.creds").read_text())
     assert body_of(login.jwt)["iss"] == keys.account("TWIN").public
     login = parse_credentials((hub / "creds" / "history.creds").read_text())

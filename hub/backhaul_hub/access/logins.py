@@ -8,7 +8,7 @@ from backhaul_codec.protocol.credentials import Credentials
 from backhaul_hub.access.account_names import AccountName
 from backhaul_hub.access.keys import HubKeys
 from backhaul_hub.access.rules import vehicle_tags
-from backhaul_hub.device import Device
+from backhaul_hub.device import FLEET, Device
 from backhaul_hub.lane_names import node_lanes
 from backhaul_hub.nats.jwt import Rights, user_jwt
 from backhaul_hub.nats.nkey import new_key
@@ -23,6 +23,23 @@ OWN_USERS: dict[str, AccountName] = {
 }
 """The hub's own users, as hub.toml names them, each with its account."""
 
+PAGE = "page"
+"""The user that serves the page to browsers: no person has this name."""
+PAGE_RIGHTS = Rights(
+    publish=(f"ask.read.{FLEET}.{PAGE}.login",),
+    subscribe=(f"inbox.{PAGE}.>",),
+    subs_max=10,
+    payload_bytes_max=4096,
+    connection_types=("STANDARD",),
+)
+"""It passes on the logins of browsers, and may ask nothing else: whoever breaks in there has no more."""
+
+_LATER: tuple[tuple[str, AccountName, Rights | None], ...] = (
+    ("twin", OWN_USERS["twin"], None),
+    ("history", OWN_USERS["history"], None),
+    (PAGE, "PEOPLE", PAGE_RIGHTS),
+)
+
 
 def creds_file(user: str) -> str:
     """Return where one of them has its credentials, in the hub directory."""
@@ -36,11 +53,11 @@ def add_later_logins(directory: Path, keys: HubKeys, *, now_s: int) -> list[str]
         OSError: one cannot be written.
     """
     added = []
-    for user in ("twin", "history"):
+    for user, account, rights in _LATER:
         path = directory / creds_file(user)
         if not path.exists():
             path.parent.mkdir(exist_ok=True, mode=0o700)
-            write_private(path, new_login(keys, user, OWN_USERS[user], now_s=now_s).text())
+            write_private(path, new_login(keys, user, account, now_s=now_s, rights=rights).text())
             added.append(user)
     return added
 

@@ -27,6 +27,8 @@ from backhaul_hub.db.store import Registry
 from backhaul_hub.device import Device
 from backhaul_hub.enrol import rows as enrolment_rows
 from backhaul_hub.errors import BackupError, RegistryError
+from backhaul_hub.people import page_rows
+from backhaul_hub.people.page_rows import PageSession
 from backhaul_hub.people.rows import Known, insertion, known_people, removal
 
 Revoked: TypeAlias = "Mapping[AccountName, set[str]]"
@@ -118,6 +120,7 @@ class _Former(NamedTuple):
     devices: Mapping[str, Device] = {}
     people: Mapping[str, Known] = {}
     generations: Mapping[AccountName, int] = {}
+    sessions: Sequence[PageSession] = ()
 
 
 async def _read(path: Path) -> _Former:
@@ -130,6 +133,7 @@ async def _read(path: Path) -> _Former:
                 await read_devices(registry),
                 await known_people(registry),
                 {name: each.number for name, each in (await generations(registry)).items()},
+                await page_rows.sessions(registry),
             )
     except RegistryError as error:
         raise BackupError(
@@ -175,6 +179,8 @@ async def _decide(
     tokens = await enrolment_rows.open_tokens(registry, now_ns)
     for device_id in tokens:
         changes += enrolment_rows.void_open(device_id, now_ns, enrolment_rows.RESTORED)
+    # Whether a link was used since, nobody knows; who is logged in by one is to be found by `user rm`.
+    changes += [page_rows.end_links(), page_rows.keep_sessions(former.sessions)]
     return changes, CarriedOver(len(new), tuple(shut_out), tuple(gone), tuple(tokens))
 
 

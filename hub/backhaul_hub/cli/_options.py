@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import wraps
@@ -86,6 +87,28 @@ who_option = click.option(
     metavar="NAME",
     help="Who writes: stands in the points' origin as hub:NAME.",
 )
+
+
+_DURATION = re.compile(r"(\d+)([smhd])")
+_UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def seconds_option(most_s: float) -> Callable[[click.Context, click.Parameter, str], float]:
+    """Return a reader of durations such as 15m: it returns seconds, from 1 to `most_s`."""
+
+    def read(context: click.Context, parameter: click.Parameter, value: str) -> float:
+        found = _DURATION.fullmatch(value)
+        seconds = int(found[1]) * _UNIT_S[found[2]] if found else 0
+        if not 1 <= seconds <= most_s:
+            most = f"{most_s / 86_400:g}d" if most_s >= 86_400 else f"{most_s / 3600:g}h"
+            raise click.BadParameter(
+                f"{value!r} is no duration such as 30m, 24h or 7d, of at most {most}",
+                context,
+                parameter,
+            )
+        return float(seconds)
+
+    return read
 
 
 F = TypeVar("F", bound="Callable[..., Any]")

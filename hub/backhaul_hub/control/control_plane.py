@@ -7,11 +7,16 @@ reader had not stored yet is read again at the next start.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import structlog
 
+from backhaul_codec.assurance.metrics import Sample
+from backhaul_hub.alerts import metrics as alert_metrics
 from backhaul_hub.alerts.service import HealthLook
 from backhaul_hub.broadcast.alerts import LiveAlerts
 from backhaul_hub.broadcast.events import told_command
@@ -28,7 +33,8 @@ from backhaul_hub.control.reading import Reading
 from backhaul_hub.control.stream_watch import Streams
 from backhaul_hub.control.subsystem import Subsystem, Tasks, run
 from backhaul_hub.control.sync_shell import SyncShell
-from backhaul_hub.health.metrics import METRICS
+from backhaul_hub.health import metrics as health_metrics
+from backhaul_hub.health.overview import overview
 from backhaul_hub.health.watch import HealthWatch
 from backhaul_hub.hub_time import HubTime, keep_record
 from backhaul_hub.nats.connection import heard
@@ -70,7 +76,8 @@ class ControlPlane:
         watching = Watching(ground, fleet, gate, reading, sync, dictionaries, alerts)
         answers = Answers(
             *(ground, fleet, gate, reading, sync, alerts),
-            *(lambda: watching.health.status(), self.stop),
+            *(lambda: watching.health.status(), lambda: watching.overview()),
+            *(lambda: watching.health.shown, self.stop),
         )
         self.parts = (
             ground,  # alone, and with servers that know the accounts
@@ -123,6 +130,7 @@ class Watching(Subsystem):
 
     async def start(self) -> None:
         """Make the watches."""
+        self._since_ns = self._ground.clock.now_ns()
         ground, fleet, gate = self._ground, self._fleet, self._gate
         self._certificates = CertificateWatch(ground.directory, ground.system, ground.servers)
         self.health = HealthWatch(
@@ -151,13 +159,27 @@ class Watching(Subsystem):
         health = self.health
         return HealthLook(health.looked_ns, health.shown, health.lasting, health.after_s)
 
+    def overview(self) -> dict[str, Any]:
+        """Return the hub at one look."""
+        return overview(
+            *(self.health.status(), self.health.facts, self._fleet.sources.lags),
+            version=version("backhaul"),
+            since_ns=self._since_ns,
+        )
+
     def tasks(self) -> Tasks:
         """Return the watches."""
         ground = self._ground
         yield self._certificates.run()
         yield self.health.run()
         yield keep_record(ground.clock, ground.directory)
-        yield metrics_server.serve(ground.config.metrics.listen, METRICS, self.health.samples)
+        metrics = (*health_metrics.METRICS, *alert_metrics.METRICS)
+        yield metrics_server.serve(ground.config.metrics.listen, metrics, self._samples)
+
+    def _samples(self) -> Iterator[Sample]:
+        yield from self.health.samples()
+        alerts = self._alerts.service
+        yield from alert_metrics.samples(alerts.book.open.values(), alerts.delivery.report())
 
 
 @dataclass(eq=False)

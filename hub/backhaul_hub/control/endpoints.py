@@ -8,7 +8,7 @@ question is a JSON object whose unknown fields are refused, and a refusal is `{"
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -17,9 +17,11 @@ import msgspec
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
+from backhaul_codec.assurance.conditions import Condition
 from backhaul_codec.protocol.history import PastQuestion
 from backhaul_codec.strict.json import Reader
 from backhaul_hub import questions
+from backhaul_hub.artifacts.object_store import Objects
 from backhaul_hub.commands.requests import listed
 from backhaul_hub.control.alert_shell import AlertShell
 from backhaul_hub.control.fleet import Fleet
@@ -35,8 +37,12 @@ from backhaul_hub.health.service import announce
 from backhaul_hub.nats.connection import heard
 from backhaul_hub.nats.replies import respond_to
 from backhaul_hub.people.ask_service import AskService
+from backhaul_hub.people.files import FileServices
+from backhaul_hub.people.fleet_rows import FleetRows
 from backhaul_hub.people.history import HistoryGate
+from backhaul_hub.people.hours import HourServices
 from backhaul_hub.people.identity import May, Person
+from backhaul_hub.people.page_logins import PageLogins
 from backhaul_hub.people.scope import Scope
 from backhaul_hub.people.services import PeopleServices
 from backhaul_hub.sync.service import SyncService
@@ -64,6 +70,7 @@ class Endpoint(NamedTuple):
 def endpoints(
     sync: SyncService,
     people: PeopleServices,
+    page: PageServices,
     *,
     acknowledge: Answer,
     alerts: Answer,
@@ -102,7 +109,33 @@ def endpoints(
         Endpoint("history", PastQuestion, history, read, people.history),
         Endpoint("desire", q.Desire, None, write, people.desire),
         Endpoint("command", q.CommandQuestion, None, May.COMMAND, people.command),
+        Endpoint("fleet", q.FleetQuestion, None, read, page.rows.fleet),
+        Endpoint("series", q.SeriesQuestion, None, read, page.rows.series),
+        Endpoint("hours", q.HoursQuestion, None, read, page.hours.hours),
+        Endpoint("files", q.FilesQuestion, None, read, page.files.files),
+        Endpoint("health", q.Nothing, None, read, page.health),
+        Endpoint("login", q.PageLogin, None, read, page.logins.login),
     ]
+
+
+@dataclass(eq=False)
+class PageServices:
+    """The services of the fleet's page, beside those that all programs of people use."""
+
+    rows: FleetRows
+    hours: HourServices
+    logins: PageLogins
+    files: FileServices
+    _overview: Callable[[], dict[str, Any]]
+
+    async def health(self, scope: Scope, _: questions.Nothing) -> dict[str, Any]:
+        """Return the hub at one look, to a person who sees all."""
+        if not scope.whole:
+            raise RightsError(
+                f"the health of the hub itself is for who sees all: {scope.person.name} sees "
+                f"{scope.person.group}"
+            )
+        return self._overview()
 
 
 class Services:
@@ -167,6 +200,8 @@ class Answers(Subsystem):
     _sync: SyncShell
     _alerts: AlertShell
     _status: Callable[[], dict[str, Any]]
+    _overview: Callable[[], dict[str, Any]]
+    _shown: Callable[[], Sequence[Condition]]
     _end: Callable[[], None]
 
     async def early(self) -> None:
@@ -188,8 +223,20 @@ class Answers(Subsystem):
             past=past,
             report=lambda devices, after: report.page(devices, (), after),
         )
+        page = PageServices(
+            FleetRows(
+                *(fleet.continuity, gate.leafs.links, fleet.sources.lags, fleet.devices.known),
+                *(sync.core, sync.readings, self._shown),
+            ),
+            HourServices(ground.registry, fleet.continuity),
+            PageLogins(
+                ground.keys, ground.registry, ground.clock, ground.config.page.session_h * 3600
+            ),
+            FileServices(lambda: Objects(ground.client), ground.clock),
+            self._overview,
+        )
         table = endpoints(
-            *(service, people),
+            *(service, people, page),
             acknowledge=alerts.acknowledge,
             alerts=alerts.listed,
             commands=partial(listed, ground.registry),

@@ -12,7 +12,7 @@ from backhaul_hub.errors import RegistryError
 if TYPE_CHECKING:
     import aiosqlite
 
-SCHEMA_VERSION = 17
+SCHEMA_VERSION = 18
 
 _DEVICE_NODE = """
 CREATE TABLE device_node (
@@ -44,6 +44,7 @@ _STEPS = {
     14: TO_COLUMNS,
     15: tables.DICTIONARIES,
     16: tables.ALERTS,
+    17: tables.PAGE_LOGINS,
 }
 
 SCHEMA = f"""
@@ -129,7 +130,7 @@ CREATE TABLE vehicle_clock (
 {_DEVICE_NODE}{tables.HEADS}{tables.CONFLICTS}{tables.OUTBOX}{tables.DEVICE_KNOWLEDGE}{tables.COMMANDS}
 {tables.SHADOWS}{tables.ENROLMENT}{tables.REVOCATIONS}{tables.PEOPLE}
 {tables.KEY_ROTATIONS}{tables.GENERATIONS}{tables.VEHICLES}{tables.IMPORTS}{tables.DICTIONARIES}
-{tables.ALERTS}
+{tables.ALERTS}{tables.PAGE_LOGINS}
 """
 
 

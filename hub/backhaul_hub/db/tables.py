@@ -252,3 +252,19 @@ CREATE TABLE alert_position (
     seq INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 """
+PAGE_LOGINS = """
+CREATE TABLE page_link (
+    hash TEXT PRIMARY KEY,
+    name TEXT NOT NULL,
+    made_ns INTEGER NOT NULL,
+    expires_ns INTEGER NOT NULL,
+    used_ns INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE page_session (
+    public_key TEXT PRIMARY KEY,
+    name TEXT NOT NULL,
+    made_ns INTEGER NOT NULL,
+    expires_s INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX page_session_of ON page_session (name);
+"""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -34,6 +35,13 @@ class Key:
         """Return the signature of some bytes."""
         signature: bytes = nkeys.from_seed(bytearray(self.seed.encode())).sign(data)
         return signature
+
+
+def public_text(kind: Kind, raw: bytes) -> str:
+    """Return how others know a public key of 32 bytes, as in UABC...."""
+    tagged = bytes([_PREFIXES[kind]]) + raw
+    checksum: int = nkeys.crc16(tagged)
+    return base64.b32encode(tagged + checksum.to_bytes(2, "little")).decode()
 
 
 def new_key(kind: Kind, random: Callable[[int], bytes] = secrets.token_bytes) -> Key:

@@ -12,6 +12,7 @@ from backhaul_hub.db.devices import read_devices
 from backhaul_hub.db.store import Registry
 from backhaul_hub.device import FLEET
 from backhaul_hub.errors import ConfigError, RightsError
+from backhaul_hub.people import page_rows
 from backhaul_hub.people.identity import Person, require_person_name
 from backhaul_hub.people.rows import Known, insertion, known_people, removal
 from backhaul_hub.private_files import alone_in, private_directory, write_private
@@ -55,7 +56,7 @@ async def add_person(directory: Path, clock: Clock, person: Person, target: Path
 
 
 async def remove_person(directory: Path, clock: Clock, name: str) -> None:
-    """Withdraw somebody's credentials in hub.db, for ever; servers are the caller's to tell.
+    """Withdraw somebody's credentials in hub.db, for ever, and log their browsers out; servers are the caller's to tell.
 
     Raises:
         RightsError: there is nobody of that name.
@@ -67,8 +68,10 @@ async def remove_person(directory: Path, clock: Clock, name: str) -> None:
             known = (await known_people(registry)).get(name)
             if known is None:
                 raise RightsError(f"there is no user {name}", hint="see: backhaul-hub user ls")
-            row = Revocation(known.public_key, "PEOPLE", name, clock.now_ns())
-            return [revoke(row), removal(name)], None
+            now_ns = clock.now_ns()
+            row = Revocation(known.public_key, "PEOPLE", name, now_ns)
+            browsers = await page_rows.end_sessions(registry, name, now_ns)
+            return [revoke(row), removal(name), page_rows.end_links(name), *browsers], None
 
         await registry.write_decided(withdrawn)
 

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from backhaul_codec.subjects import DEVICE_ID, SubjectError, decode_token, encode_token
+from backhaul_hub.access.logins import PAGE
 from backhaul_hub.errors import RightsError
 from backhaul_hub.nats.jwt import Rights
 from backhaul_hub.shadow.core import WHO as SHADOW_WHO
@@ -97,6 +98,8 @@ def require_person_name(name: str) -> str:
             f"{name!r} is no name of a user",
             hint="letters, digits, _ and -, at most 63, and a letter or digit first",
         )
+    if name == PAGE:
+        raise RightsError(f"{name} is who serves the page: choose another name")
     if name == SHADOW_WHO:
         raise RightsError(f"{name} stands for nobody in particular: choose another name")
     return name

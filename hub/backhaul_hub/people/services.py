@@ -230,7 +230,12 @@ class PeopleServices:
         }
         forgotten = {HeadKey("", *parse_path(path)) for path in question.forget}
         revision, taken = await (await self._bucket()).change(
-            question.device, changed, forgotten, only=question.only, who=scope.person.name
+            question.device,
+            changed,
+            forgotten,
+            only=question.only,
+            who=scope.person.name,
+            based_on=question.based_on,
         )
         return {"device": question.device, "revision": revision, "taken": taken}
 

@@ -10,11 +10,12 @@ from pathlib import Path
 
 from backhaul_hub.access.account_files import _resolver, write_accounts
 from backhaul_hub.access.keys import HubKeys, operator_seed_file, read_keys, write_keys
-from backhaul_hub.access.logins import OWN_USERS, creds_file, new_login
+from backhaul_hub.access.logins import OWN_USERS, add_later_logins, creds_file, new_login
 from backhaul_hub.access.rules import JOBS_API, STORING, account_jwts
 from backhaul_hub.config import Down, QuarantineSection
 from backhaul_hub.errors import ConfigError
 from backhaul_hub.nats_conf_text import quoted
+from backhaul_hub.page_settings import PageSection, origins
 from backhaul_hub.private_files import private_directory, write_private
 from backhaul_hub.servers import (
     ServerPlace,
@@ -23,6 +24,7 @@ from backhaul_hub.servers import (
     urls,
 )
 from backhaul_hub.setup.server_config import HubServer, render_hub
+from backhaul_hub.setup.websocket_config import CONF, INCLUDE, WebSocketListener, render_websocket
 from backhaul_hub.streams.disk_shares import store_bytes_max, twin_bytes_max
 from backhaul_hub.tls.conf_text import tls_block
 from backhaul_hub.tls.files import CA, TLS
@@ -64,6 +66,30 @@ class HubLayout:
     may move."""
     sync_interval: str = "always"
     """How often the server syncs; all else than always is for hubs that make no promise."""
+    page_port: int = 0
+    """Where the page for browsers is served, on this machine; 0: nowhere."""
+    websocket_port: int = 0
+    """Where browsers reach the servers, at the hosts of their client ports; 0: nowhere."""
+
+    @property
+    def page(self) -> PageSection:
+        """Return [page] of hub.toml."""
+        if not (self.page_port and self.websocket_port):
+            return PageSection()
+        hosts = [each.host for each in self.servers] or [self._dialled_host]
+        has_tls = [self.tls is not None and client_port_has_tls(self.tls, host) for host in hosts]
+        return PageSection(
+            listen=f"127.0.0.1:{self.page_port}",
+            websocket=",".join(
+                f"{'wss' if tls else 'ws'}://{host}:{port}"
+                for host, port, tls in zip(hosts, self.websocket_ports(), has_tls, strict=True)
+            ),
+        )
+
+    def websocket_ports(self) -> list[int]:
+        """Return each server's port for browsers: those on one host have one after the other."""
+        hosts = [each.host for each in self.servers] or [self.client_host]
+        return [self.websocket_port + hosts[:at].count(host) for at, host in enumerate(hosts)]
 
     @property
     def url(self) -> str:
@@ -130,9 +156,14 @@ def create_hub(
             resolver_dir=str(_resolver(directory)),
             log_file=str(_log(directory)),
             sync_interval=layout.sync_interval,
+            websocket=f"\n# Browsers.\n{INCLUDE}\n" if layout.page.listen else "",
         )
-        for target, each in _servers(directory, layout, server):
+        add_later_logins(directory, keys, now_s=now_s)
+        ports = layout.websocket_ports()
+        for (target, each), port in zip(_servers(directory, layout, server), ports, strict=True):
             private_directory(target)
+            if layout.page.listen:
+                write_private(target / CONF, render_websocket(_listener(layout, each, port)))
             write_private(target / "hub.conf", render_hub(each))
             _make_stores(Path(each.store_dir), keys)
         if layout.tls is not None:
@@ -195,6 +226,14 @@ def _servers(
             cluster=render_cluster(place, layout.servers, password, route_tls),
         )
         yield target, _with_tls(each, layout.tls, target)
+
+
+def _listener(layout: HubLayout, server: HubServer, port: int) -> WebSocketListener:
+    return WebSocketListener(
+        *(server.client_host, port),
+        origins(layout.page, tls=False),  # on loopback
+        server.client_tls,
+    )
 
 
 def _with_tls(server: HubServer, choice: TlsChoice | None, target: Path) -> HubServer:
@@ -265,4 +304,10 @@ env = "{layout.env}"
 [watermark]
 # At most one message a lane in this time, about 140 bytes each on the link.
 interval_s = {layout.watermark_interval_s}
+
+[page]
+# Where the fleet's page is served; empty: nowhere. On another address, or behind a proxy, say `url` as well.
+listen = {quoted(layout.page.listen)}
+# Where browsers reach the server, as websocket.conf says; of a cluster all, separated by commas.
+websocket = {quoted(layout.page.websocket)}
 """

@@ -34,6 +34,8 @@ class HubServer:
     client_tls: str = ""
     """The block with which the client port speaks TLS (tls/conf_text.py)."""
     leaf_tls: str = ""
+    websocket: str = ""
+    """The line that includes the listener for browsers (websocket_config.py); empty: there is none."""
 
 
 def render_hub(settings: HubServer) -> str:
@@ -77,7 +79,7 @@ leafnodes {{
   # A login over a link with 600 ms round trip needs more than the default 2 s.
   authorization {{ timeout: 10 }}
 {settings.leaf_tls}}}
-
+{settings.websocket}
 # Accounts and users are known by JWTs, all signed by keys of this operator.
 operator: {settings.operator_jwt}
 system_account: {settings.system_account}

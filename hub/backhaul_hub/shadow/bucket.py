@@ -85,18 +85,25 @@ class ShadowBucket:
         *,
         anew: bool = False,
         who: str = "",
+        based_on: int | None = None,
     ) -> int:
         """Edit the desired values, also while others do; return the new revision.
 
-        `anew` edits an empty document, whatever is there.
+        `anew` edits an empty document, whatever is there. `based_on` is the revision that the writer saw.
 
         Raises:
-            WriteRefusedError: it would be refused, or what is there cannot be edited.
+            WriteRefusedError: it would be refused, or what is there cannot be edited, or is another
+                revision than the writer saw.
             HubError: the server did not take it.
         """
         subject = f"$KV.{SHADOW_BUCKET}.{self._key(device, DESIRED)}"
         for _ in range(_ATTEMPTS):
             number, document = await self._desired(subject, anew=anew)
+            if based_on is not None and number != based_on:
+                raise WriteRefusedError(
+                    f"somebody else changed what is desired of {device}: revision {number} is the newest, not {based_on}",
+                    hint="look at it again, then change it",
+                )
             body = json.dumps(edit(document), ensure_ascii=False).encode()
             read_desired(body)
             headers = {IF_LAST_HEADER: str(number)} | ({WHO_HEADER: who} if who else {})
@@ -115,6 +122,7 @@ class ShadowBucket:
         *,
         only: bool,
         who: str,
+        based_on: int | None = None,
     ) -> tuple[int, bool]:
         """Change desired fields; return the revision, and whether it is taken in.
 
@@ -122,7 +130,11 @@ class ShadowBucket:
             WriteRefusedError, HubError: as `desire` and `taken`.
         """
         revision = await self.desire(
-            device, lambda document: edited(document, changed, forgotten), anew=only, who=who
+            device,
+            lambda document: edited(document, changed, forgotten),
+            anew=only,
+            who=who,
+            based_on=based_on,
         )
         return revision, await self.taken(device, revision)
 

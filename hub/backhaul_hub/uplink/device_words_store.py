@@ -34,10 +34,28 @@ async def marks_of(registry: Registry, device: str) -> list[Mark]:
     rows = await registry.fetch(
         "SELECT time_ns, epoch, seq, lanes, why, chain FROM mark WHERE device = ?", (device,)
     )
-    return [
-        Mark(
-            *(time_ns, epoch, seq, msgspec.json.decode(lanes, type=dict[str, int]), why),
-            chain=msgspec.json.decode(chain, type=dict[str, str]),
-        )
-        for time_ns, epoch, seq, lanes, why, chain in rows
-    ]
+    return [_mark(*row) for row in rows]
+
+
+async def marks_of_each(registry: Registry, devices: str) -> dict[str, list[Mark]]:
+    """Return the same of several devices; `devices` is a JSON array of their ids.
+
+    Raises:
+        RegistryError: the database refused.
+    """
+    rows = await registry.fetch(
+        "SELECT device, time_ns, epoch, seq, lanes, why, chain FROM mark"
+        " WHERE device IN (SELECT value FROM json_each(?))",
+        (devices,),
+    )
+    found: dict[str, list[Mark]] = {}
+    for device, *row in rows:
+        found.setdefault(device, []).append(_mark(*row))
+    return found
+
+
+def _mark(time_ns: int, epoch: int, seq: int, lanes: str, why: str, chain: str) -> Mark:
+    return Mark(
+        *(time_ns, epoch, seq, msgspec.json.decode(lanes, type=dict[str, int]), why),
+        chain=msgspec.json.decode(chain, type=dict[str, str]),
+    )

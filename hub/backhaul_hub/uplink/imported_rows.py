@@ -72,6 +72,24 @@ async def imported_hours(registry: Registry, device: str) -> dict[int, bool]:
     return found
 
 
+async def imported_hours_of_each(registry: Registry, devices: str) -> dict[str, dict[int, bool]]:
+    """Return the same of several devices; `devices` is a JSON array of their ids.
+
+    Raises:
+        RegistryError: the database refused.
+    """
+    found: dict[str, dict[int, bool]] = {}
+    these = "device IN (SELECT value FROM json_each(?))"
+    query = f"SELECT device, hour FROM import_hour WHERE {these}"  # noqa: S608
+    for device, hour in await registry.fetch(query, (devices,)):
+        found.setdefault(device, {})[hour * HOUR_NS] = True
+    going = f"SELECT device, going_hours FROM import_source WHERE {these} AND going > rows"  # noqa: S608
+    for device, text in await registry.fetch(going, (devices,)):
+        hours = msgspec.json.decode(text, type=list[int])
+        found.setdefault(device, {}).update({hour * HOUR_NS: False for hour in hours})
+    return found
+
+
 async def unfinished(registry: Registry, now_ns: int) -> str:
     """Say which recordings are not kept wholly, and nobody goes on with; empty: none of this week.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from nats.errors import Error as NatsError
 
 from backhaul_hub.shards import api_subject
-from tests.support.rig.parts import HubRig, Part, RigError, program, run_to_end
+from tests.support.rig.parts import NO_PAGE, HubRig, Part, RigError, program, run_to_end
 from tests.support.rig.ports import free_port
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ class ClusterRig(HubRig):
                 str(self._watermark_interval_s),
                 "--up-gib",
                 "1",
+                *NO_PAGE,
                 *words,
             ]
         )

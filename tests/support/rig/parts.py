@@ -40,6 +40,10 @@ class RigError(Exception):
     """A part did not start, or ended when it should not have."""
 
 
+NO_PAGE = ("--page-port", "0", "--websocket-port", "0")
+"""Words for `init`: tests that are not about the page take none of its ports."""
+
+
 def program(name: str) -> str:
     """Return the path of an installed program: beside this Python, else on PATH.
 
@@ -62,6 +66,8 @@ class Part:
         own_log = ["-l", str(log)] if Path(arguments[0]).name == "nats-server" else []
         self._arguments = [*arguments, *own_log]
         self.log = log
+        self.before: tuple[str, ...] = ()
+        """Words before the command: a program that runs it."""
         self._process: asyncio.subprocess.Process | None = None
 
     @property
@@ -94,7 +100,11 @@ class Part:
             raise RigError(f"{self.name} runs already")
         with self.log.open("ab") as output:
             self._process = await asyncio.create_subprocess_exec(
-                *self._arguments, stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output
+                *self.before,
+                *self._arguments,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
             )
 
     async def stop(self, number: int = signal.SIGTERM) -> None:
@@ -198,6 +208,7 @@ class HubRig:
                 str(self._watermark_interval_s),
                 "--up-gib",
                 "1",
+                *NO_PAGE,
                 *words,
             ]
         )

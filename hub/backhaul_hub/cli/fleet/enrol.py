@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,26 +12,13 @@ import structlog
 
 from backhaul_codec.protocol.identity import LinkMode
 from backhaul_hub.cli._logs import log_to_stderr
-from backhaul_hub.cli._options import directory_option, vehicle_options
+from backhaul_hub.cli._options import directory_option, seconds_option, vehicle_options
 from backhaul_hub.config import load
 from backhaul_hub.enrol.add_device import DeviceSettings
 from backhaul_hub.enrol.tokens import EXPIRES_S_MAX, MadeToken, make_token
 from backhaul_runtime.clock import SystemClock
 
 log = structlog.get_logger(__name__)
-
-_DURATION = re.compile(r"(\d+)([smhd])")
-_UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
-
-
-def _seconds(context: click.Context, parameter: click.Parameter, value: str) -> float:
-    found = _DURATION.fullmatch(value)
-    seconds = int(found[1]) * _UNIT_S[found[2]] if found else 0
-    if not 1 <= seconds <= EXPIRES_S_MAX:
-        raise click.BadParameter(
-            f"{value!r} is no duration such as 30m, 24h or 7d, of at most 30d", context, parameter
-        )
-    return float(seconds)
 
 
 @click.command()
@@ -43,7 +29,7 @@ def _seconds(context: click.Context, parameter: click.Parameter, value: str) -> 
     "expires_s",
     default="24h",
     show_default=True,
-    callback=_seconds,
+    callback=seconds_option(EXPIRES_S_MAX),
     help="For how long the token may be used: 30m, 24h, 7d.",
 )
 @vehicle_options

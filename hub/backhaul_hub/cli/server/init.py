@@ -36,6 +36,20 @@ _PEM = click.Path(dir_okay=False, exists=True, path_type=Path)
     "--leaf-port", type=_PORT, default=7422, show_default=True, help="Port for vehicles' leafs."
 )
 @click.option(
+    "--page-port",
+    type=click.IntRange(0, 65535),
+    default=8470,
+    show_default=True,
+    help="Port of the page for browsers, on this machine; 0: none.",
+)
+@click.option(
+    "--websocket-port",
+    type=click.IntRange(0, 65535),
+    default=8471,
+    show_default=True,
+    help="Port of the server for the page's browsers, beside that for clients; 0: none.",
+)
+@click.option(
     "--leaf-url",
     help="Where vehicles reach the leaf port: nats-leaf://hub.example.org:7422; of a cluster all,"
     " separated by commas.  [default: nats-leaf://HOST:LEAF-PORT]",
@@ -113,6 +127,8 @@ def init(
     client_host: str,
     port: int,
     leaf_port: int,
+    page_port: int,
+    websocket_port: int,
     leaf_url: str | None,
     servers: tuple[str, ...],
     cluster_port: int,
@@ -139,6 +155,8 @@ def init(
         raise click.UsageError(
             f"--port and --leaf-port are both {port}: each server port is its own"
         )
+    if bool(page_port) != bool(websocket_port):
+        raise click.UsageError("--page-port and --websocket-port are both 0, or none is")
     for url in urls(leaf_url or ""):
         if problem := url_problem(url):
             raise click.UsageError(f"--leaf-url: {problem}")
@@ -174,6 +192,8 @@ def init(
             operator_key=operator_key,
             keys_of=keys_of,
             tls=tls,
+            page_port=page_port,
+            websocket_port=websocket_port,
         ),
     )
     confs = [f"{each}/hub.conf" for each in server_directories(directory)]

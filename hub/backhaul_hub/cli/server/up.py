@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import sys
 from pathlib import Path
@@ -17,6 +18,7 @@ from backhaul_hub.config import load
 from backhaul_hub.control.control_plane import ControlPlane
 from backhaul_hub.errors import HubError, LimitsLoweredError, StreamConflictError
 from backhaul_hub.nats.jetstream import JetStreamApi
+from backhaul_hub.page.beside import page_beside
 from backhaul_hub.simulated.target import require_real
 from backhaul_hub.start_guard import require_here
 from backhaul_hub.streams.streams import declared_streams, planned
@@ -36,9 +38,13 @@ from backhaul_runtime.clock import SystemClock
     is_flag=True,
     help="Only print what would be done to streams; exit status 1 where there is something.",
 )
-def up(directory: Path, lower_limits: bool, check: bool) -> None:
+@click.option(
+    "--no-page", is_flag=True, help="Do not serve the page of hub.toml: another program does."
+)
+def up(directory: Path, lower_limits: bool, check: bool, no_page: bool) -> None:
     """Bring streams, consumers and sources in line, then run the control plane.
 
+    Beside it, in a process of its own, runs `backhaul-hub page` where [page] in hub.toml says a place.
     Logs JSON lines to stderr. Stops cleanly on SIGTERM and SIGINT.
     """
     if check:
@@ -46,7 +52,7 @@ def up(directory: Path, lower_limits: bool, check: bool) -> None:
         click.echo("\n".join(to_do) or "all streams are as declared")
         sys.exit(1 if to_do else 0)
     log_to_stderr()
-    asyncio.run(_run(directory, lower_limits))
+    asyncio.run(_run(directory, lower_limits, no_page=no_page))
 
 
 async def _check(directory: Path, lower_limits: bool) -> list[str]:
@@ -64,16 +70,19 @@ async def _check(directory: Path, lower_limits: bool) -> list[str]:
     return to_do
 
 
-async def _run(directory: Path, lower_limits: bool) -> None:
+async def _run(directory: Path, lower_limits: bool, *, no_page: bool) -> None:
     require_real(directory)
     require_finished(directory)
     require_here(directory)
-    plane = ControlPlane(directory, load(directory), SystemClock(), lower_limits=lower_limits)
+    config = load(directory)
+    plane = ControlPlane(directory, config, SystemClock(), lower_limits=lower_limits)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, plane.stop)
+    with_page = config.page.listen and not no_page
     try:
-        await plane.run()
+        async with page_beside(directory) if with_page else contextlib.nullcontext():
+            await plane.run()
     except* HubError as group:
         raise group.exceptions[0] from None
     structlog.get_logger().info("stopped")

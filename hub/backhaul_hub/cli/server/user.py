@@ -1,4 +1,4 @@
-"""`backhaul-hub user add|ls|rm`: Give people rights to a part of the tree, and take them back."""
+"""`backhaul-hub user add|link|ls|rm`: Give people rights to a part of the tree, and take them back."""
 
 from __future__ import annotations
 
@@ -9,13 +9,18 @@ from pathlib import Path
 import click
 
 from backhaul_codec.state.point_text import utc
-from backhaul_hub.cli._options import directory_option, json_option
+from backhaul_hub.cli._options import directory_option, json_option, seconds_option
 from backhaul_hub.cli._tell import tell_hub
 from backhaul_hub.config import load
 from backhaul_hub.db.store import Registry
+from backhaul_hub.errors import ConfigError
+from backhaul_hub.page_settings import page_url
 from backhaul_hub.people.credentials import add_person, in_tree, remove_person, tree_above
 from backhaul_hub.people.identity import May, Person
+from backhaul_hub.people.page_logins import make_link
 from backhaul_hub.people.rows import Known, known_people
+from backhaul_hub.tls.files import has_tls
+from backhaul_hub.tls.setup import is_loopback
 from backhaul_runtime.clock import SystemClock
 
 
@@ -63,6 +68,41 @@ def add(name: str, group: str, may: str, out: Path | None, directory: Path, as_j
         click.echo(f"and this, which is none:\n  {directory / nats.ca}")
         trust = f" --ca {Path(nats.ca).name}"
     click.echo(f"then: backhaul-hub tree --creds {target.name} --server {nats.url}{trust}")
+
+
+@user.command()
+@click.argument("name")
+@click.option(
+    "--for",
+    "for_s",
+    default="15m",
+    show_default=True,
+    callback=seconds_option(86_400),
+    metavar="TIME",
+    help="For how long it may be used: 90s, 15m, 2h.",
+)
+@directory_option
+@json_option
+def link(name: str, for_s: float, directory: Path, as_json: bool) -> None:
+    """Print a link that logs a browser in as NAME, once.
+
+    The browser makes a key of its own, which stays there. Its login has the rights of NAME, and ends by
+    itself after [page] session_h hours; `user rm` ends it at once. Bring the link to NAME by a way
+    that nobody else reads: whoever opens it first is NAME.
+    """
+    config = load(directory)
+    if not config.page.listen:
+        raise ConfigError("hub.toml names no place for the page", hint="see: [page], docs/page.md")
+    tls = has_tls(directory) and not is_loopback(config.page.listen.rpartition(":")[0])
+    clock = SystemClock()
+    token = asyncio.run(make_link(directory, clock, name, for_s))
+    url = f"{page_url(config.page, tls=tls)}/#/login/{token}"
+    if as_json:
+        click.echo(json.dumps({"name": name, "url": url, "for_s": for_s}))
+        return
+    click.echo(url)
+    until = utc(clock.now_ns() + round(for_s * 1e9))
+    click.echo(f"Once, until {until}, as {name}.", err=True)
 
 
 @user.command("ls")

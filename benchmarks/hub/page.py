@@ -1,0 +1,207 @@
+"""The page's screen Fleet with 10,000 devices: how soon it shows them, and how it bears 1,000 changes a second.
+
+Server, control plane, page and Chromium are real. The devices stand in hub.db as if they had been enrolled and had sent for a day;
+none is connected. Changes are published as the control plane tells them, by its own login, so its work for them is not in
+the figures. Chromium runs on the same machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import re
+import shutil
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+from nats.aio.client import Client
+from playwright.async_api import Page, async_playwright
+
+from backhaul_codec.assurance.completeness import HOUR_NS
+from backhaul_codec.ranges import RangeSet
+from backhaul_hub.continuity.lane_key import LaneKey
+from backhaul_hub.continuity.lane_state import LaneState
+from backhaul_hub.db.change import RowChange
+from backhaul_hub.db.store import Registry
+from backhaul_hub.page.server import FILES
+from backhaul_hub.people.credentials import add_person
+from backhaul_hub.people.identity import May, Person
+from backhaul_hub.people.page_logins import make_link
+from backhaul_hub.uplink.lane_rows import ReadPosition, store_read
+from backhaul_runtime.clock import SystemClock
+from benchmarks import scratch
+from benchmarks.errors import BenchmarkError
+from benchmarks.figures import Figure, at_most, report
+from tests.browser.park import PageHub
+
+HOURS = 24
+CHANGES_S = 1000
+PROBES = 20
+BYTES_MAX = 250_000
+OLGA = Person("olga", "fleet", May.READ)
+_CLOCK = SystemClock()
+_WAIT_MS = 180_000
+_DRAWN = ".heat [role=grid][aria-rowcount]:not([aria-rowcount='0'])"
+_OBSERVE = """() => {
+  window.tasks = []
+  new PerformanceObserver(list => window.tasks.push(...list.getEntries().map(each => each.duration)))
+    .observe({ type: "longtask" })
+}"""
+# Ends with the time of the frame that shows it, in milliseconds since 1970.
+_SEEN = """value => new Promise(done => {
+  const look = () => document.querySelector(".table-body")?.textContent.includes(value)
+    ? done(performance.timeOrigin + performance.now()) : requestAnimationFrame(look)
+  look()
+})"""
+
+
+def run(*, quick: bool) -> dict[str, object]:
+    """Show the fleet, change it."""
+    count, seconds = (1000, 5) if quick else (10_000, 30)
+    if shutil.which("chromium") is None or not (FILES / "built.json").exists():
+        return {"skipped": "no chromium, or the page is not built"}
+    with scratch.directory("page") as directory:
+        figures = asyncio.run(_measure(directory, count, seconds))
+    return report(f"page: {count} devices, {CHANGES_S} changes a second", figures)
+
+
+async def _measure(directory: Path, count: int, seconds: int) -> list[Figure]:
+    hub = PageHub(directory / "hub")
+    await hub.init()
+    names = [f"VID-{number:05}" for number in range(count)]
+    await _enrol(hub.directory / "hub.db", names)
+    await hub.start()
+    try:
+        await add_person(hub.directory, _CLOCK, OLGA, directory / "olga.creds")
+        token = await make_link(hub.directory, _CLOCK, OLGA.name, 3600.0)
+        words = ["--no-sandbox"] if os.geteuid() == 0 else []
+        async with async_playwright() as playwright, hub.connection("control") as control:
+            browser = await playwright.chromium.launch(
+                executable_path=shutil.which("chromium"), args=words
+            )
+            page = await browser.new_page()
+            page.set_default_timeout(_WAIT_MS)
+            await page.goto(f"{hub.url}/#/login/{token}")
+            await _all_there(page, count)
+            figures = await _shown(page, count)
+            figures += await _changed(page, control, names, seconds)
+            await browser.close()
+    finally:
+        await hub.stop()
+    built = json.loads((FILES / "built.json").read_text())
+    size = Figure("whole page, compressed", built["gzip_bytes"], "bytes", at_most(BYTES_MAX))
+    return [*figures, size]
+
+
+async def _shown(page: Page, count: int) -> list[Figure]:
+    """Load the page again: the login is kept, nothing else."""
+    began_s = _CLOCK.monotonic_s()
+    await page.reload(wait_until="commit")
+    await page.locator(_DRAWN).wait_for()
+    drawn_s = _CLOCK.monotonic_s() - began_s
+    await _all_there(page, count)
+    return [
+        Figure("first useful picture", drawn_s, "s", at_most(2), "heat map with its first rows"),
+        Figure("all devices there", _CLOCK.monotonic_s() - began_s, "s", None, "table and counts"),
+    ]
+
+
+async def _all_there(page: Page, count: int) -> None:
+    text = re.compile(rf"^{count:,}devices$")
+    await page.locator(".tallies button").filter(has_text=text).wait_for()
+
+
+async def _changed(page: Page, control: Client, names: list[str], seconds: int) -> list[Figure]:
+    await page.evaluate(_OBSERVE)
+    before = await _heap(page)
+    stop = asyncio.Event()
+    changing = asyncio.create_task(_change(control, names, stop))
+    latencies = []
+    for number in range(PROBES):
+        value = 1000.5 + number
+        seen = asyncio.create_task(page.evaluate(_SEEN, f"{value:.5g}"))
+        await asyncio.sleep(seconds / PROBES)
+        sent_ms = time.time_ns() / 1e6
+        await _tell(control, names[0], value)
+        await control.flush()
+        latencies.append(await asyncio.wait_for(seen, 60) - sent_ms)
+    stop.set()
+    sent, took_s = await changing
+    if sent / took_s < CHANGES_S / 2:
+        raise BenchmarkError(f"{sent / took_s:.0f} changes a second were sent: the machine is busy")
+    tasks = await page.evaluate("window.tasks")
+    return [
+        Figure("changes told a second", sent / took_s, "/s"),
+        Figure("longest task of the page", max(tasks, default=0), "ms", at_most(100)),
+        Figure("tasks over 50 ms", len(tasks), "", None, f"in {took_s:.0f} s"),
+        Figure(
+            "from publishing to the pixel, median",
+            statistics.median(latencies),
+            "ms",
+            at_most(1000),
+        ),
+        Figure("memory of the tab's objects, before", before / 1e6, "MB"),
+        Figure("and after", await _heap(page) / 1e6, "MB"),
+    ]
+
+
+async def _change(control: Client, names: list[str], stop: asyncio.Event) -> tuple[int, float]:
+    """Tell changes evenly until `stop`; return how many, and in how many seconds."""
+    draw = random.Random(1)
+    began_s = _CLOCK.monotonic_s()
+    sent = 0
+    while not stop.is_set():
+        due = int((_CLOCK.monotonic_s() - began_s) * CHANGES_S)
+        for _ in range(due - sent):
+            await _tell(control, draw.choice(names[1:]), round(draw.uniform(0, 100), 2))
+        sent = max(sent, due)
+        await asyncio.sleep(0.01)
+    return sent, _CLOCK.monotonic_s() - began_s
+
+
+async def _tell(control: Client, device: str, value: float) -> None:
+    point: dict[str, Any] = {"device": device, "node": "battery", "type": "soc", "key": ""}
+    point |= {"time": time.time_ns(), "value": value, "dtype": "float", "tombstone": False}
+    subject = f"up.fleet.{device}%2Fbattery.soc.%"
+    await control.publish(subject, json.dumps(point).encode())
+
+
+async def _heap(page: Page) -> float:
+    session = await page.context.new_cdp_session(page)
+    await session.send("HeapProfiler.collectGarbage")
+    used = await session.send("Runtime.getHeapUsage")
+    await session.detach()
+    return float(used["usedSize"])
+
+
+async def _enrol(path: Path, names: list[str]) -> None:
+    """Write devices into hub.db, with a day of marks: most have all, one in ten lacks something."""
+    draw = random.Random(2)
+    now_ns = _CLOCK.now_ns()
+    first = now_ns // HOUR_NS - HOURS
+    lanes, marks, devices = {}, [], []
+    for number, name in enumerate(names):
+        devices.append((name, f"token{number:012}", f"U{number:055}", now_ns))
+        held = RangeSet([(1, 60 * HOURS)])
+        if number % 10 == 0:
+            hole = draw.randrange(1, 60 * HOURS - 60)
+            held = RangeSet([(1, hole), (hole + 20, 60 * HOURS)])
+        lanes[LaneKey(name, "bulk", 1)] = LaneState(
+            held=held, seen=held, said=60 * HOURS, messages=60 * HOURS, last_seen_ns=now_ns
+        )
+        for hour in range(HOURS + 1):
+            seq, at = 60 * hour, first + hour
+            marks.append(
+                (name, 1, hour + 1, at, at * HOUR_NS, json.dumps({"bulk": seq}), "hour", "{}")
+            )
+    async with await Registry.open(path) as registry:
+        await registry.write([RowChange("INSERT INTO device VALUES (?, ?, ?, ?)", devices)])
+        for some in (marks[at : at + 50_000] for at in range(0, len(marks), 50_000)):
+            await registry.write(
+                [RowChange("INSERT INTO mark VALUES (?, ?, ?, ?, ?, ?, ?, ?)", some)]
+            )
+        await store_read(registry, "none", ReadPosition(), lanes)

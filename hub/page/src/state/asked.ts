@@ -1,0 +1,90 @@
+// Answers and news as a screen uses them: asked when it opens, and again after each time the link was away.
+import { useEffect, useRef, useState } from "preact/hooks";
+import { ask } from "../hub/ask";
+import { link } from "../hub/connection";
+import { listen, type Heard } from "../hub/listen";
+import { failing, type Failing } from "../parts/States";
+
+export interface Asked<T> {
+  /** The newest answer; it stays while another one is awaited. null: there was none yet. */
+  value: T | null;
+  error: Failing | null;
+  again: () => void;
+  /** Take in what came live. */
+  change: (by: (value: T) => T) => void;
+}
+
+/** Ask a service; once more where the question changes, and where the link comes back. null asks nothing. */
+export function useAsked<T>(service: string, question: object | null): Asked<T> {
+  const said = question === null ? null : JSON.stringify(question);
+  const [value, setValue] = useState<{ of: string; value: T } | null>(null);
+  const [error, setError] = useState<Failing | null>(null);
+  const [turn, setTurn] = useState(0);
+  const up = link.value === "up";
+  useEffect(() => {
+    if (said === null || !up) return;
+    let over = false;
+    ask<T>(service, JSON.parse(said) as object).then(
+      (answer) => {
+        if (over) return;
+        setValue({ of: said, value: answer });
+        setError(null);
+      },
+      (thrown: unknown) => {
+        if (!over) setError(failing(thrown));
+      },
+    );
+    return () => {
+      over = true;
+    };
+  }, [service, said, turn, up]);
+  return {
+    value: value?.value ?? null,
+    error,
+    again: () => setTurn((before) => before + 1),
+    change: (by) => setValue((before) => (before === null ? before : { ...before, value: by(before.value) })),
+  };
+}
+
+/** Call `on` with each message of these tails, for as long as the part is shown. */
+export function useHeard(tails: readonly string[], on: Heard): void {
+  const call = useRef(on);
+  call.current = on;
+  const key = tails.join(" ");
+  useEffect(() => {
+    const ends = tails.map((tail) => listen(tail, (tokens, payload) => call.current(tokens, payload)));
+    return () => ends.forEach((end) => end());
+  }, [key]);
+}
+
+export interface Doing {
+  busy: boolean;
+  error: Failing | null;
+  /** Do something that may be refused; its outcome is told in `error`. Returns whether it was done. */
+  run: (what: () => Promise<unknown>) => Promise<boolean>;
+  clear: () => void;
+}
+
+/** Something that a person does: under way, done, or refused. */
+export function useDoing(): Doing {
+  const [busy, setBusy] = useState(false);
+  const [error, setError] = useState<Failing | null>(null);
+  return {
+    busy,
+    error,
+    clear: () => setError(null),
+    run: async (what) => {
+      setBusy(true);
+      setError(null);
+      try {
+        await what();
+        return true;
+      } catch (thrown) {
+        setError(failing(thrown));
+        return false;
+      } finally {
+        setBusy(false);
+      }
+    },
+  };
+}
