@@ -491,7 +491,15 @@ def test_what_waits_is_taken_up_in_turns() -> None:
     assert list(restored.missing())
 
 
-ALERTS = ("alert", "alert_told", "alert_silence", "alert_notice", "alert_position")
+LATER = (
+    "alert",
+    "alert_told",
+    "alert_silence",
+    "alert_notice",
+    "alert_position",
+    "page_link",
+    "page_session",
+)
 
 
 async def test_a_hub_without_dictionaries_is_brought_up_to_date(tmp_path: Path) -> None:
@@ -501,7 +509,7 @@ async def test_a_hub_without_dictionaries_is_brought_up_to_date(tmp_path: Path) 
             [
                 RowChange("DROP TABLE dictionary", [()]),
                 RowChange("DROP TABLE awaited_dictionary", [()]),
-                *(RowChange(f"DROP TABLE {name}", [()]) for name in ALERTS),
+                *(RowChange(f"DROP TABLE {name}", [()]) for name in LATER),
                 RowChange("PRAGMA user_version = 15", [()]),
             ]
         )
