@@ -5,7 +5,7 @@ BIN := .venv/bin
 LOCK := uv pip compile $(LOCK_ARGS) --quiet --universal --python-version 3.11 --generate-hashes --no-header \
         --no-annotate --constraint requirements/constraints.txt
 
-.PHONY: help setup tools demo test quick docs chaos mutations lint types contracts check bench lock clean install-agent install-hub install-spark deb spark-zip
+.PHONY: help setup tools demo play test quick docs chaos mutations lint types contracts check bench lock clean install-agent install-hub install-spark deb spark-zip
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -32,6 +32,9 @@ quick: setup  ## Run the tests that need no server, process, or table: under a m
 
 docs: setup  ## Make the docs site in docs-out/, with search; a link to nothing is an error
 	@tools/build-docs
+
+play: setup  ## Run twelve simulated vehicles and their hub until Ctrl-C, and print a link to the page
+	@$(BIN)/python -m demo.play $(PLAY_ARGS)
 
 chaos: setup tools  ## Run the whole system under faults: SEED= MINUTES= FAULTS= CHAOS_ARGS="--history --shrink 20"
 	@tools/with-java $(BIN)/python -m tests.chaos $(if $(SEED),--seed $(SEED)) $(if $(MINUTES),--minutes $(MINUTES)) \
@@ -81,4 +84,4 @@ lock:  ## Pin again from pyproject.toml (needs uv on PATH): LOCK_ARGS=--upgrade 
 	$(LOCK) requirements/docs.in -o requirements/docs.txt
 
 clean:  ## Remove what setup and runs have made
-	rm -rf .venv .tools hub/page/node_modules hub/page/dist-tests hub/backhaul_hub/page/files bench-out demo-out deb-out docs-out spark-out chaos-out .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .tools hub/page/node_modules hub/page/dist-tests hub/backhaul_hub/page/files bench-out demo-out play-out deb-out docs-out spark-out chaos-out .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -14,6 +14,7 @@ import click
 from tests.support.rig.parts import RigError
 
 from .feeds import known_recording, recorded, simulated
+from .simulate import Vehicle
 from .story import Plan, Story
 
 if TYPE_CHECKING:
@@ -55,7 +56,9 @@ def main(
     """Run a hub and a small fleet on this machine, cut one link, and prove nothing is lost."""
     devices = [f"VID-{number:03}" for number in range(1, vehicles + 1)]
     plotted = ("cargo", "temp", "front")
-    feeds: dict[str, Feed] = {device: simulated(device, seed, time.time_ns) for device in devices}
+    feeds: dict[str, Feed] = {
+        device: simulated(Vehicle(device, seed), time.time_ns) for device in devices
+    }
     if data is not None:
         known = known_recording(data)
         if known is None and mapping is None:

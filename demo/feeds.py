@@ -29,16 +29,19 @@ _KNOWN = {
 
 
 async def simulated(
-    device: str, seed: int, now_ns: Callable[[], int]
+    vehicle: Vehicle,
+    now_ns: Callable[[], int],
+    *,
+    passes_a_second: float = _PASSES_A_SECOND,
+    passes_a_batch: int = _PASSES_A_BATCH,
 ) -> AsyncIterator[dict[str, list[Point]]]:
     """Yield a simulated vehicle's readings in real time, for ever; stamps are now's, in ms."""
-    vehicle = Vehicle(device, seed)
     loop = asyncio.get_running_loop()
-    step_s = 1 / _PASSES_A_SECOND
+    step_s = 1 / passes_a_second
     due_s = loop.time()
     while True:
         batch: dict[str, list[Point]] = {}
-        for _ in range(_PASSES_A_BATCH):
+        for _ in range(passes_a_batch):
             due_s += step_s
             await asyncio.sleep(max(0.0, due_s - loop.time()))
             time_ns = now_ns() // 1_000_000 * 1_000_000

@@ -7,6 +7,7 @@ import re
 import socket
 import threading
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.error import HTTPError
@@ -15,11 +16,15 @@ from urllib.request import urlopen
 import pytest
 
 import backhaul_agent.status.metrics
+import backhaul_hub.alerts.metrics
 import backhaul_hub.health.metrics
+import backhaul_spark.jobs.metrics
 from backhaul_codec.assurance.conditions import Condition, Severity
 from backhaul_codec.assurance.metrics import COUNTER, Metric
+from backhaul_hub.alerts.alert import AlertKey, AlertRecord
 from backhaul_hub.health.judge import DeviceFacts, HealthFacts, LaneFacts
 from backhaul_runtime import metrics_server, scrape_server
+from backhaul_spark.jobs.metrics import JobsSeen
 from tests.support.rig.ports import free_port
 from tests.support.waiting import until
 
@@ -28,7 +33,9 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "metrics.md").read_text()
-ALL = (*backhaul_hub.health.metrics.METRICS, *backhaul_agent.status.metrics.METRICS)
+OF_THE_HUB = (*backhaul_hub.health.metrics.METRICS, *backhaul_hub.alerts.metrics.METRICS)
+OF_THE_JOBS = backhaul_spark.jobs.metrics.METRICS
+ALL = (*OF_THE_HUB, *backhaul_agent.status.metrics.METRICS, *OF_THE_JOBS)
 
 
 def documented(text: str) -> dict[str, tuple[str, tuple[str, ...]]]:
@@ -39,8 +46,9 @@ def documented(text: str) -> dict[str, tuple[str, tuple[str, ...]]]:
 @pytest.mark.parametrize(
     ("heading", "metrics"),
     [
-        ("## At the hub", backhaul_hub.health.metrics.METRICS),
+        ("## At the hub", OF_THE_HUB),
         ("## On the vehicle", backhaul_agent.status.metrics.METRICS),
+        ("## Of the jobs", OF_THE_JOBS),
     ],
 )
 def test_every_metric_is_documented_and_nothing_else(
@@ -50,6 +58,47 @@ def test_every_metric_is_documented_and_nothing_else(
     assert documented(section) == {each.name: (each.kind, each.labels) for each in metrics}
 
 
+def test_the_hub_counts_open_alerts_and_the_notices_that_wait() -> None:
+    key = AlertKey("health", "VID-001", "link-down", "")
+    alert = AlertRecord("1", key, "warning", "", "", 1, 1, 1)
+    channels = {"ops": {"waiting": 3, "failures": 2, "error": "it answers 401"}}
+    found = backhaul_hub.alerts.metrics.samples(
+        [alert, alert, replace(alert, acked_ns=5)], channels
+    )
+    assert {(each.metric.name.removeprefix("backhaul_hub_"), each.labels): each.value for each in found} == {
+        ("alerts_open", ("health", "warning", "no")): 2,
+        ("alerts_open", ("health", "warning", "yes")): 1,
+        ("notices_waiting", ("ops",)): 3,
+        ("channel_failures", ("ops",)): 2,
+    }  # fmt: skip
+
+
+def test_a_job_is_behind_by_what_it_has_not_read_of_each_stream() -> None:
+    seen = JobsSeen(
+        5_000_000_000,
+        {"UP_00": 10, "UP_01": 4, "UP_02": 3},
+        {"ingest": {"UP_00": 7, "UP_01": 9}},
+        ingested=6,
+        rolled_up=4,
+        written_ns={"points": 2_000_000_000},
+    )
+    found = {
+        (each.metric.name.removeprefix("backhaul_spark_"), each.labels): float(each.value)
+        for each in backhaul_spark.jobs.metrics.samples(seen)
+    }
+    assert found == {
+        ("looked_timestamp_seconds", ()): 5, ("hub_up", ()): 1,
+        ("job_behind_messages", ("ingest", "UP_00")): 3,
+        ("job_behind_messages", ("ingest", "UP_01")): 4,  # made anew since
+        ("job_behind_messages", ("ingest", "UP_02")): 3,
+        ("ingests", ()): 6, ("rollup_behind_ingests", ()): 2,
+        ("table_written_timestamp_seconds", ("points",)): 2,
+    }  # fmt: skip
+    away = {each.metric.name for each in backhaul_spark.jobs.metrics.samples(JobsSeen(5))}
+    assert "backhaul_spark_job_behind_messages" not in away
+    assert list(backhaul_spark.jobs.metrics.samples(None)) == []
+
+
 def test_names_follow_the_convention() -> None:
     assert len({metric.name for metric in ALL}) == len(ALL)
     for metric in ALL:
@@ -57,11 +106,18 @@ def test_names_follow_the_convention() -> None:
         assert "device" not in metric.labels
 
 
-def test_alerts_ask_for_metrics_there_are() -> None:
-    text = (ROOT / "deploy" / "prometheus" / "alerts.yml").read_text()
-    asked = set(re.findall(r"backhaul_(?:hub|agent)_\w+", text))
+@pytest.mark.parametrize("name", ["prometheus/alerts.yml", "grafana/panels.py"])
+def test_alerts_and_panels_ask_for_metrics_there_are(name: str) -> None:
+    text = (ROOT / "deploy" / name).read_text()
+    asked = set(re.findall(r"backhaul_(?:hub|agent|spark)_\w+", text))
     assert len(asked) > 3
     assert asked <= {metric.name for metric in ALL}
+
+
+def test_every_metric_is_on_a_dashboard() -> None:
+    text = (ROOT / "deploy" / "grafana" / "panels.py").read_text()
+    named = set(re.findall(r"backhaul_\w+", text))
+    assert {metric.name for metric in ALL} <= named
 
 
 def test_the_hub_counts_devices_lanes_and_conditions_and_names_no_device() -> None:

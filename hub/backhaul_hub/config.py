@@ -60,6 +60,8 @@ class Nats(_Section, frozen=True):
     """The system account: connect events, reloads."""
     twin: Login = Login(creds="creds/twin.creds", api="jobsapi")
     """Account TWIN, reading UP and DOWN, publishing alerts and commands: the twin job."""
+    history: Login = Login(creds="creds/history.creds", api="jobsapi")
+    """Account HISTORY, reading UP and answering questions about the past: `backhaul-spark serve-history`."""
     ca: str = ""
     """The authorities by which the servers are known: a PEM file, relative to the hub directory;
     empty: those of the system."""
@@ -207,6 +209,8 @@ class Health(_Section, frozen=True):
     certificate_days_min: Annotated[float, Meta(ge=0, le=3650)] = 30.0
     quarantine_shown_s: Positive = 3600.0
     """For so long after the last unreadable message it is said that there were some."""
+    history: bool = False
+    """Whether a server of history is expected to answer."""
 
 
 class Flood(_Section, frozen=True):
@@ -294,7 +298,7 @@ def load(directory: Path) -> HubConfig:
     nats = config.nats
     for key, problem in _problems(config):
         raise ConfigError(f"{path}: {key}: {problem}")
-    users = ("control", "spark", "twin", "system")
+    users = ("control", "spark", "twin", "history", "system")
     here = {name: _in(directory, getattr(nats, name), nats.ca) for name in users}
     return msgspec.structs.replace(config, nats=msgspec.structs.replace(nats, **here))
 
@@ -319,7 +323,7 @@ def _problems(config: HubConfig) -> Iterator[tuple[str, str]]:
         )
     if problem := listen_problem(config.metrics.listen, [*urls(nats.url), *urls(fleet.leaf_url)]):
         yield "metrics.listen", problem
-    for user in ("control", "spark", "twin", "system"):
+    for user in ("control", "spark", "twin", "history", "system"):
         if not getattr(nats, user).creds:
             yield f"nats.{user}.creds", "a file is needed"
     if config.commands.deadline_s > config.commands.deadline_s_max:

@@ -24,6 +24,7 @@
     │   ├── TablesBusyError       another ingest is running, or overtook this one
     │   ├── TablesBehindError     they lack what the checkpoint counts as done
     │   └── NothingFoundError     the question has no answer in the tables
+    ├── QuestionError            a question of the page cannot be answered
     ├── JavaMissingError          there is no Java that Spark could start
     └── JobFailedError            a Spark job ended with an error of another kind
 
@@ -296,6 +297,14 @@ class NothingFoundError(TableError):
     def __init__(self, what: str, hint: str = "") -> None:
         self.what, self.hint = what, hint
         super().__init__(f"nothing found: {what}")
+
+
+class QuestionError(BackhaulSparkError):
+    """A question about the past that cannot be answered as it is."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        self.message, self.hint = message, hint
+        super().__init__(message)
 
 
 class JavaMissingError(BackhaulSparkError):

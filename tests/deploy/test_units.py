@@ -19,10 +19,12 @@ SERVICES = {
     "backhaul-hub-page.service": HUB,
     "backhaul-hub-backup@.service": HUB,
     "backhaul-spark-ingest.service": HUB,
+    "backhaul-spark-metrics.service": HUB,
     "backhaul-spark-rollup.service": HUB,
     "backhaul-spark-maintain.service": HUB,
     "backhaul-spark-anomalies.service": HUB,
     "backhaul-spark-twin.service": HUB,
+    "backhaul-spark-history.service": HUB,
     # As root: they ask systemd for a restart. The first one asks at the hub's port, too.
     "backhaul-leaf-check.service": 1.8,
     "backhaul-leaf-login.service": 1.7,

@@ -56,7 +56,7 @@ async def office(tree: TreeHub, tmp_path: Path) -> AsyncIterator[Office]:
         nothing: Any = None
         services = PeopleServices(
             *(nothing, nothing, nothing, hub.time, "prod", tree.hub.core, nothing),
-            *(cast("Any", lambda: tree.hub.devices), service, nothing),
+            *(cast("Any", lambda: tree.hub.devices), service, nothing, nothing),
         )
         yield Office(tree, services, ids)
 

@@ -60,7 +60,7 @@ def older_hub_db(path: Path) -> None:
     """Have a hub.db be of schema 14, with a command of each kind, c0 first."""
     with closing(sqlite3.connect(path)) as db:
         later = "DROP TABLE dictionary; DROP TABLE awaited_dictionary; DROP TABLE command;"
-        later += "DROP TABLE alert;"
+        later += "DROP TABLE alert; DROP TABLE page_link; DROP TABLE page_session;"
         for name in ("told", "silence", "notice", "position"):
             later += f"DROP TABLE alert_{name};"
         db.executescript(f"{later} {OLDER_COMMANDS} PRAGMA user_version = 14;")

@@ -503,6 +503,8 @@ async def test_a_result_too_large_to_be_told_holds_up_nobody(tmp_path: Path) -> 
 
 
 LATER = (
+    "page_link",
+    "page_session",
     "import_source",
     "import_epoch",
     "import_hour",

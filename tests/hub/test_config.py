@@ -42,7 +42,7 @@ def test_what_init_writes_is_readable_by_its_owner_alone(tmp_path: Path) -> None
     assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
     names = {str(path.relative_to(tmp_path / "hub")) for path in files}
     assert {"hub.conf", "hub.toml", "creds/control.creds", "keys/operator.nk"} < names
-    assert len([name for name in names if name.startswith("accounts/")]) == 8
+    assert len([name for name in names if name.startswith("accounts/")]) == 9
     config = load(tmp_path / "hub")
     assert config.nats.control.creds == str(tmp_path / "hub" / "creds" / "control.creds")
 

@@ -172,7 +172,9 @@ async def test_without_dict_nothing_is_confirmed_and_all_is_once_it_is_there_aga
         await sent(empty, bundle(1), carried(2), packed(3))
         with pytest.raises(HubError):
             await empty.dictionaries.keep({DictionaryKey(DEVICE, DIGEST): NAMES})
-        assert LANE not in empty.continuity.lanes
+        # The first message may have been read by itself, and needs no dictionary.
+        held = empty.continuity.lanes.get(LANE)
+        assert held is None or held.watermark == 1
         assert rows(empty, "dictionary") == []
         await empty.create_dict()
         await empty.settles((1, 3))
@@ -491,7 +493,15 @@ def test_what_waits_is_taken_up_in_turns() -> None:
     assert list(restored.missing())
 
 
-ALERTS = ("alert", "alert_told", "alert_silence", "alert_notice", "alert_position")
+LATER = (
+    "alert",
+    "alert_told",
+    "alert_silence",
+    "alert_notice",
+    "alert_position",
+    "page_link",
+    "page_session",
+)
 
 
 async def test_a_hub_without_dictionaries_is_brought_up_to_date(tmp_path: Path) -> None:
@@ -501,7 +511,7 @@ async def test_a_hub_without_dictionaries_is_brought_up_to_date(tmp_path: Path) 
             [
                 RowChange("DROP TABLE dictionary", [()]),
                 RowChange("DROP TABLE awaited_dictionary", [()]),
-                *(RowChange(f"DROP TABLE {name}", [()]) for name in ALERTS),
+                *(RowChange(f"DROP TABLE {name}", [()]) for name in LATER),
                 RowChange("PRAGMA user_version = 15", [()]),
             ]
         )

@@ -92,11 +92,20 @@ async def test_people_are_answered_by_the_same_table_within_their_right() -> Non
 def test_the_table_names_each_service_once_and_a_right_wherever_people_are_answered() -> None:
     anything: Any = SimpleNamespace()
     names = "node get set tree conflicts settle devices revert commands state events shadow desire command"
-    names += " alerts acknowledge silence"
+    names += " alerts acknowledge silence history"
     for name in names.split():
         setattr(anything, name, partial(named, name))
     others = (
-        *("acknowledge", "alerts", "commands", "devices", "notify", "one_machine", "reload"),
+        *(
+            "acknowledge",
+            "alerts",
+            "commands",
+            "devices",
+            "history",
+            "notify",
+            "one_machine",
+            "reload",
+        ),
         *("silence", "status", "stop"),
     )
     page: Any = SimpleNamespace(
@@ -107,11 +116,11 @@ def test_the_table_names_each_service_once_and_a_right_wherever_people_are_answe
         health=partial(named, "health"),
     )
     table = endpoints(anything, anything, page, **dict.fromkeys(others, partial(named, "other")))
-    assert len({each.service for each in table}) == len(table) == 27
+    assert len({each.service for each in table}) == len(table) == 28
     assert all((each.right is None) == (each.people is None) for each in table)
     assert {each.service: each.right for each in table if each.people} == {
         **dict.fromkeys(("devices", "get", "tree", "conflicts", "commands"), May.READ),
-        **dict.fromkeys(("state", "events", "shadow", "alerts"), May.READ),
+        **dict.fromkeys(("state", "events", "shadow", "alerts", "history"), May.READ),
         **dict.fromkeys(("fleet", "series", "hours", "health", "login", "files"), May.READ),
         **dict.fromkeys(("set", "revert", "desire", "acknowledge", "silence"), May.WRITE),
         "command": May.COMMAND,

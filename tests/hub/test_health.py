@@ -316,6 +316,15 @@ def test_a_clock_that_was_set_is_told_with_what_follows_from_it() -> None:
     assert "hub-clock-doubted" not in {each.code for each in rest}, "the hub says it itself"
 
 
+def test_a_server_of_history_that_is_silent_is_told_after_a_while() -> None:
+    looks, silent = Looks(Health()), HealthFacts([], history="NoRespondersError()")
+    assert looks.codes(silent) == []
+    (found,) = looks.look(silent, 31)
+    assert (found.code, found.detail) == ("history-silent", "NoRespondersError()")
+    assert "backhaul-spark serve-history" in found.hint
+    assert looks.codes(HealthFacts([]), 31) == []
+
+
 def test_every_code_is_in_the_manual_with_its_severity() -> None:
     page = DOCS.read_text().partition("## On the vehicle")[0]
     rows = re.findall(r"^\| `([a-z0-9-]+)` \| (\w+) \|", page, re.MULTILINE)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 DEVICES = ("VID-001", "VID-002", "VID-003")
 ANNA = Person("anna", "plant-7", May.WRITE)
 OTHERS = (
-    *("acknowledge", "alerts", "commands", "devices", "notify", "one_machine", "reload"),
+    *("acknowledge", "alerts", "commands", "devices", "history", "notify", "one_machine", "reload"),
     *("silence", "status", "stop"),
 )
 
@@ -220,7 +220,7 @@ async def test_conflicts_are_listed_and_settled_below_the_group_alone(
         nothing: Any = None
         people = PeopleServices(
             *(nothing, nothing, registry, fleet.clock, "prod", core, sync),
-            *(cast("Any", lambda: fleet.hub.devices), nothing, nothing),
+            *(cast("Any", lambda: fleet.hub.devices), nothing, nothing, nothing),
         )
         table = endpoints(sync, people, cast("Any", MagicMock()), **dict.fromkeys(OTHERS, nobody))
         services = Services(table, people.scope)

@@ -54,7 +54,7 @@ async def test_the_server_refuses_all_subjects_but_ones_own(people: People) -> N
         Person("berta", "plant-7", May.WRITE).ask("set"),
         Person("berta", "fleet", May.READ).ask("get"),
         Person("berta", "depot", May.READ).ask("get"),
-        "hub.get", "hub.set", "hub.node", "hub.reload", "hub.changed.VID-001",
+        "hub.get", "hub.history", "history.ask", "hub.set", "hub.node", "hub.reload", "hub.changed.VID-001",
         "up.plant-7.VID-001.x.%", "inbox.berta.x", "inbox.anna.x",
         "fleet.prod.veh.VID-001.cmd.a", "in.VID-001.p.x", "dn.VID-001.x", "clk.VID-001",
         "$JS.API.INFO", "$JS.API.STREAM.DELETE.UP_00", "$JS.API.STREAM.MSG.GET.TWIN_STATE",
@@ -65,7 +65,7 @@ async def test_the_server_refuses_all_subjects_but_ones_own(people: People) -> N
     for subject in (
         ">", "*.>", "up.>", "up.*.>", "up.*.VID-002.>", "up.depot.>", DORA.live, "up.fleet.>",
         "ask.>", "ask.*.*.*.*", ANNA.ask("set"), "inbox.>", "inbox.*.>", "inbox.anna.>", "_INBOX.>",
-        "hub.>", "hub.changed.>", "fleet.>", "fleet.prod.veh.VID-001.res.*", "dn.>", "$JS.>",
+        "hub.>", "hub.changed.>", "history.>", "fleet.>", "fleet.prod.veh.VID-001.res.*", "dn.>", "$JS.>",
         "$SYS.>", "$KV.>", "_R_.>", "jobsapi.>", "clkr.>", "blobr.>",
     ):  # fmt: skip
         assert await guest.is_refused(subscribe=subject), subject

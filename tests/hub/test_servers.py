@@ -69,7 +69,7 @@ async def test_every_server_and_every_vehicle_knows_all_of_them(tmp_path: Path) 
     assert [target.name for target in targets] == ["a", "b", "c"]
     known = [sorted(path.name for path in (each / "accounts").iterdir()) for each in targets]
     assert known == [known[0]] * 3
-    assert len(known[0]) == 8
+    assert len(known[0]) == 9
     b = (targets[1] / "hub.conf").read_text()
     assert "server_name: b\n" in b
     assert "sync_interval: always" in b

@@ -12,7 +12,7 @@ from backhaul_codec.protocol.credentials import parse_credentials
 from backhaul_codec.protocol.identity import Identity, LinkCapacity, decode_identity
 from backhaul_codec.ranges import RangeSet
 from backhaul_hub.access.keys import read_keys, write_keys
-from backhaul_hub.access.logins import add_twin_login
+from backhaul_hub.access.logins import add_later_logins
 from backhaul_hub.access.push import AccountKeeper
 from backhaul_hub.config import load
 from backhaul_hub.continuity.lane_key import LaneKey
@@ -79,18 +79,25 @@ def test_a_hub_from_before_the_twin_job_gets_its_login_and_the_same_key_each_tim
 ) -> None:
     hub = tmp_path / "hub"
     create_hub(hub, layout())
-    assert not add_twin_login(hub, read_keys(hub), now_s=1)
+    assert not add_later_logins(hub, read_keys(hub), now_s=1)
     toml = hub / "hub.toml"
     lines = toml.read_text().splitlines()
-    toml.write_text("\n".join(line for line in lines if not line.startswith("twin = ")))
-    for file in ("keys/account-twin.nk", "creds/twin.creds"):
-        (hub / file).unlink()
+    toml.write_text(
+        "\n".join(line for line in lines if not line.startswith(("twin = ", "history = ")))
+    )
+    for user in ("twin", "history"):
+        (hub / f"keys/account-{user}.nk").unlink()
+        (hub / f"creds/{user}.creds").unlink()
+    (hub / "creds/page.creds").unlink()
     keys = read_keys(hub)
     assert keys == read_keys(hub)
-    assert keys.account("TWIN").public != keys.account("HUB").public
-    assert add_twin_login(hub, keys, now_s=1)
+    made = {keys.account(name).public for name in ("HUB", "TWIN", "HISTORY")}
+    assert len(made) == 3
+    assert add_later_logins(hub, keys, now_s=1) == ["twin", "history", "page"]
     login = parse_credentials((hub / "creds" / "twin.creds").read_text())
     assert body_of(login.jwt)["iss"] == keys.account("TWIN").public
+    login = parse_credentials((hub / "creds" / "history.creds").read_text())
+    assert body_of(login.jwt)["iss"] == keys.account("HISTORY").public
     assert load(hub).nats.twin.creds == str(hub / "creds" / "twin.creds")
     write_keys(tmp_path / "moved", keys)
     assert read_keys(tmp_path / "moved") == keys, "a hub that takes its place has the same"

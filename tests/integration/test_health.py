@@ -17,6 +17,7 @@ import pytest
 from nats.js.api import ConsumerConfig
 
 import backhaul_agent.status.metrics as agent_metrics
+import backhaul_hub.alerts.metrics as alert_metrics
 import backhaul_hub.health.metrics as hub_metrics
 from backhaul_agent.client import connect
 from tests.integration.conditions import until_shown, world
@@ -263,7 +264,8 @@ async def test_both_serve_every_metric_that_they_declare(world: World) -> None:
     vehicle = await scrape(
         agent_port, "_conditions{", 'backhaul_agent_lane_watermark_seq{lane="bulk"} 1.0'
     )
-    for text, metrics in ((hub, hub_metrics.METRICS), (vehicle, agent_metrics.METRICS)):
+    of_the_hub = (*hub_metrics.METRICS, *alert_metrics.METRICS)
+    for text, metrics in ((hub, of_the_hub), (vehicle, agent_metrics.METRICS)):
         described = set(re.findall(r"^# TYPE (\w+) \w+", text, re.MULTILINE))
         assert described == {metric.name for metric in metrics}
     # Served from a thread: both end in order all the same.

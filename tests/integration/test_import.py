@@ -278,7 +278,7 @@ async def test_no_account_but_the_hubs_own_can_import(world: World) -> None:
     it.write("VID-001/a.csv", range(10), "")
     await it.run("--add-unknown")
     count, _ = await it.stored()
-    for account in ("FLEET", "UP", "JOBS", "TWIN", "PEOPLE", "ENROL"):
+    for account in ("FLEET", "UP", "JOBS", "TWIN", "HISTORY", "PEOPLE", "ENROL"):
         async with world.hub.connection_in(account) as client:
             for subject in ("import.VID-001.f.x", "up.VID-001.import.f.x", "importapi.f.x"):
                 await client.publish(subject, b"x")

@@ -97,7 +97,13 @@ async def questions_and_answers_of_others(ground: Ground) -> None:
         *(f"$JS.FC.{durable}.abcd", f"$JS.FC.hub.ABC.{durable}.abcd"),
         *(f"$JS.FC.OUT_bulk.{token}.abcd", f"_INBOX_{HONEST}.x"),
         f"$JS.{HONEST}.API.CONSUMER.RESET.OUT_bulk.{token}",
-        *("enrol.a", "ask.write.VID-002", "$SYS.REQ.CLAIMS.UPDATE", "$SYS.REQ.SERVER.PING"),
+        *(
+            "enrol.a",
+            "ask.write.VID-002",
+            "history.ask",
+            "$SYS.REQ.CLAIMS.UPDATE",
+            "$SYS.REQ.SERVER.PING",
+        ),
         payload=b'{"t1": %s}' % MARK.encode(),
     )
 

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from nats.errors import Error as NatsError
+from nats.errors import NoRespondersError
 
 from backhaul_codec.protocol.credentials import parse_credentials
+from backhaul_codec.protocol.history import SUBJECT
 from backhaul_hub.config import load
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.nats.jwt import Account, account_jwt
@@ -87,6 +89,7 @@ ELSEWHERE = (
     *("fleet.lab.veh.VID-001.evt.alert.a", "fleet.lab.veh.VID-001.cmd.a"),
     *("$KV.TWIN_SHADOW.fleet.prod.veh.VID-001.desired", "$O.TWIN_BLOBS.M.x", "$JS.FC.UP_00.a.b"),
     *("hub.devices", "hub.reload", "hub.set", "hub.commands.deliver", "hub.alerts.deliver"),
+    *("history.ask", "hub.history"),
     *("ask.ann.x.get", "up.x.y", "inbox.ann.x", "clk.VID-001", "blob.VID-001", "enrol.x"),
     *(
         "$SYS.REQ.CLAIMS.UPDATE",
@@ -244,7 +247,7 @@ async def test_the_twin_job_publishes_alerts_and_commands_each_once(hub: Hub) ->
     assert (await hub.api.request("STREAM.INFO.TWIN_CMD"))["state"]["messages"] == 2
 
 
-@pytest.mark.parametrize("user", ["spark", "twin"])
+@pytest.mark.parametrize("user", ["spark", "twin", "history"])
 async def test_a_job_reaches_nothing_else_by_any_name(hub: Hub, user: str) -> None:
     before = await hub.facts()
     async with hub.rig.connection(user, error_cb=quiet) as job:
@@ -282,7 +285,7 @@ async def test_a_job_reaches_nothing_else_by_any_name(hub: Hub, user: str) -> No
         for name in gets:
             if "INFO" in name:
                 assert name in got or "config" in await answered(job, name, b"", ANSWER_S_MAX)
-        subjects = [*ELSEWHERE, *((ALERT, COMMAND) if user == "spark" else ())]
+        subjects = [*ELSEWHERE, *((ALERT, COMMAND) if user != "twin" else ())]
         for subject in subjects:
             await job.publish(subject, b"{}")
         found = await asyncio.gather(*(answered(job, subject, b"{}") for subject in subjects))
@@ -316,6 +319,38 @@ async def test_the_answer_goes_to_the_job_alone_whatever_reply_it_names(hub: Hub
     assert await hub.facts() == before
     commands = (await hub.api.request("STREAM.INFO.TWIN_CMD"))["state"]["messages"]
     assert commands == len(victims) + 1, "those of the twin job itself, and none of Spark's"
+
+
+async def test_the_server_of_history_alone_is_asked_and_by_the_hub_alone(hub: Hub) -> None:
+    async with AsyncExitStack() as stack:
+        others = [
+            await stack.enter_async_context(hub.rig.connection_in(account))
+            for account in ("FLEET", "UP", "JOBS", "TWIN", "PEOPLE", "ENROL")
+        ]
+
+        async def pretend(message: Any) -> None:
+            await message.respond(b'{"from": "somebody else"}')
+
+        for other in others:
+            for subject in (SUBJECT, "history.>", ">"):
+                await other.subscribe(subject, cb=pretend)
+            await other.flush()
+        with pytest.raises(NoRespondersError):
+            await hub.control.request(SUBJECT, b"{}", timeout=ANSWER_S_MAX)
+        server = await stack.enter_async_context(hub.rig.connection("history"))
+        heard: list[bytes] = []
+
+        async def answer(message: Any) -> None:
+            heard.append(message.data)
+            await message.respond(b'{"from": "the server"}')
+
+        await server.subscribe(SUBJECT, cb=answer)
+        await server.flush()
+        for other in others:
+            assert await answered(other, SUBJECT, b"theirs") != {"from": "the server"}
+        said = await answered(hub.control, SUBJECT, b"the hub's", ANSWER_S_MAX)
+        assert said == {"from": "the server"}
+        assert heard == [b"the hub's"]
 
 
 HEADERS = (
@@ -402,7 +437,7 @@ async def forge(hub: Hub, user: str) -> None:
     await leaf.close()
 
 
-@pytest.mark.parametrize("user", ["spark", "twin"])
+@pytest.mark.parametrize("user", ["spark", "twin", "history"])
 async def test_no_job_comes_as_a_leaf_which_could_say_any_subject(hub: Hub, user: str) -> None:
     before = await hub.facts()
     await forge(hub, user)

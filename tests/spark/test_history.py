@@ -12,10 +12,12 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 from click.testing import CliRunner, Result
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.dates import num2date
 from matplotlib.figure import Figure
 
 from backhaul_runtime.clock import SYSTEM_CLOCK
+from backhaul_spark import palette
 from backhaul_spark.cli.main import cli, main
 from backhaul_spark.errors import NothingFoundError, OptionError, TableMissingError
 from backhaul_spark.ingest.batch import Ingest
@@ -27,13 +29,16 @@ from backhaul_spark.query.history import (
     parse_series,
     parse_time,
 )
-from backhaul_spark.query.plot import broken, draw
+from backhaul_spark.query.plot import SPARSE_MAX, broken, draw, segments
 from backhaul_spark.rollup.rollup import Rollup, run_here
 from tests.support.spark_fleet import DAY_NS, MINUTE_NS, Fleet
 from tests.support.spark_frames import T0_NS, frame, message_batch, stored, task
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+
+    from matplotlib.axes import Axes
 
 pytestmark = pytest.mark.slow
 
@@ -146,10 +151,8 @@ def test_gaps_lift_the_pen() -> None:
     assert broken(time[:1])[0].tolist() == []
 
 
-def drawn(
-    monkeypatch: pytest.MonkeyPatch, answer: Answer, path: str
-) -> tuple[list[str], list[datetime], list[float]]:
-    """Return the names of the states, the ends of the picture, and the states in time."""
+def drawn(monkeypatch: pytest.MonkeyPatch, answer: Answer, path: str, unit: str = "") -> Axes:
+    """Return the picture as it was saved."""
     found: list[Figure] = []
     save = Figure.savefig
 
@@ -158,16 +161,19 @@ def drawn(
         save(figure, *args)
 
     monkeypatch.setattr(Figure, "savefig", noted)
-    draw(answer, path)
+    draw(answer, path, unit)
     (axes,) = found[-1].axes
-    low, high = axes.get_xlim()
-    labels = [each.get_text() for each in axes.get_yticklabels()]
-    ends = [num2date(each) for each in (low, high)]  # type: ignore[no-untyped-call]
-    return labels, ends, np.asarray(axes.lines[0].get_ydata()).tolist()
+    return axes
+
+
+def bars(axes: Axes) -> list[tuple[float, float, float]]:
+    """Return where bands begin and end in time, and at which height they are."""
+    boxes = [path.get_extents() for each in axes.collections for path in each.get_paths()]
+    return [(box.x0, box.x1, (box.y0 + box.y1) / 2) for box in boxes]
 
 
 @pytest.mark.parametrize("resolution", ["raw", "1m", "1h"])
-def test_a_picture_of_texts_is_steps_between_them_in_their_time(
+def test_a_picture_of_texts_is_a_band_for_each_state_in_its_time(
     root: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -175,10 +181,102 @@ def test_a_picture_of_texts_is_steps_between_them_in_their_time(
 ) -> None:
     """An axis without data would begin in 1970, and say nothing."""
     answer = History(root).ask(parse_series("VID-001", "battery.mode"), resolution=resolution)
-    labels, ends, states = drawn(monkeypatch, answer, str(tmp_path / "mode.png"))
-    assert labels == (["idle", "drive"] if resolution == "raw" else ["drive"])
+    axes = drawn(monkeypatch, answer, str(tmp_path / "mode.png"))
+    labels = [each.get_text() for each in axes.get_yticklabels()]
+    ends = [num2date(each) for each in axes.get_xlim()]  # type: ignore[no-untyped-call]
     assert all(abs(each - START) < timedelta(days=1) for each in ends)
-    assert states == [*range(len(labels)), len(labels) - 1]  # the last one lasts
+    found = bars(axes)
+    if resolution == "raw":
+        assert labels == ["idle", "drive"]
+        (_, first_ends, _), (second_begins, last, _) = found
+        assert first_ends == second_begins < last  # the last one lasts
+        assert [round(at) for *_, at in found] == [0, 1]
+    else:  # of a window the last text counts; a text it began with is there, too
+        assert sorted(labels) == ["drive"]
+        assert round(found[0][2]) == labels.index("drive")
+
+
+def readings(number: int, values: Sequence[float | int], step: timedelta) -> pa.Table:
+    whole = [each if isinstance(each, int) else None for each in values]
+    return pa.table(
+        {
+            "time": pa.array([START + n * step for n in range(number)]),
+            "value": pa.array(values, pa.float64()),
+            "whole": pa.array(whole, pa.decimal128(20, 0)),
+            "text": pa.nulls(number, pa.string()),
+        }
+    )
+
+
+def test_whole_numbers_that_are_few_and_stay_are_states_and_others_are_a_line(
+    root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = History(root).ask(parse_series("VID-001", "battery.temp"), resolution="raw")
+    path, step = str(tmp_path / "a.png"), timedelta(seconds=10)
+    gears = replace(answer, rows=readings(90, [10] * 30 + [2] * 30 + [10] * 30, step))
+    axes = drawn(monkeypatch, gears, path)
+    assert [each.get_text() for each in axes.get_yticklabels()] == ["2", "10"]
+    restless = replace(answer, rows=readings(90, [n % 3 for n in range(90)], step))
+    assert segments(restless) is None
+    assert segments(replace(answer, rows=readings(90, [n // 9 for n in range(90)], step))) is None
+    axes = drawn(monkeypatch, restless, path)
+    assert np.asarray(axes.lines[0].get_ydata()).shape == (90,)
+
+
+def test_few_points_are_points_and_of_more_the_pen_is_lifted_at_gaps(
+    root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = History(root).ask(parse_series("VID-001", "battery.temp"), resolution="raw")
+    path, step = str(tmp_path / "a.png"), timedelta(minutes=1)
+    few = replace(answer, rows=readings(SPARSE_MAX, [n / 2 for n in range(SPARSE_MAX)], step))
+    (line,) = drawn(monkeypatch, few, path).lines
+    assert (line.get_linestyle(), line.get_marker()) == ("None", "o")
+    rows = readings(200, [n / 2 for n in range(200)], step)
+    cut = pa.concat_tables([rows.slice(0, 100), rows.slice(150)])
+    axes = drawn(monkeypatch, replace(answer, rows=cut), path)
+    assert axes.lines[0].get_linestyle() == "-"
+    assert np.isnan(axes.lines[0].get_ydata()).sum() == 1
+    [gap] = bars(axes)
+    assert num2date(gap[0]) == START + 99 * step  # type: ignore[no-untyped-call]
+    assert num2date(gap[1]) == START + 150 * step  # type: ignore[no-untyped-call]
+
+
+def test_windows_have_their_band_and_how_they_stand_and_no_key_lies_over_them(
+    root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = History(root).ask(parse_series("VID-001", "battery.temp"), resolution="1m")
+    states = ["complete"] * 300 + ["waiting"] * 300
+    at = answer.rows.schema.get_field_index("state")
+    answer = replace(answer, rows=answer.rows.set_column(at, "state", pa.array(states)))
+    axes = drawn(monkeypatch, answer, str(tmp_path / "a.png"), "\N{DEGREE SIGN}C")
+    assert any("in \N{DEGREE SIGN}C, by minute" in each.get_text() for each in axes.texts)
+    legend = axes.get_legend()
+    assert legend is not None
+    assert [each.get_text() for each in legend.get_texts()] == ["silent", "complete", "waiting"]
+    faces = [np.asarray(each.get_facecolor(), dtype=float) for each in axes.collections]
+    drawn_colours = {to_hex(tuple(colour)) for face in faces for colour in face.reshape(-1, 4)}
+    assert {palette.STATES["complete"], palette.STATES["waiting"]} <= drawn_colours
+    band = palette.thin(palette.SERIES[0], palette.BAND_PART)
+    assert band in drawn_colours
+    assert contrast(band) > 1.4
+    box, picture = legend.get_window_extent(), axes.get_window_extent()
+    assert box.y0 >= picture.y1
+
+
+def contrast(colour: str) -> float:
+    """Return how far a colour stands out against white, 1 for not at all (WCAG)."""
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(colour)]
+    return 1.05 / (0.05 + float(np.dot(linear, (0.2126, 0.7152, 0.0722))))
+
+
+def test_the_unit_of_a_series_comes_from_the_configuration(root: str, tmp_path: Path) -> None:
+    config = tmp_path / "fleet.toml"
+    config.write_text('[fleet.units]\n"battery.temp" = "\N{DEGREE SIGN}C"\n')
+    common = ("history", "--table-root", root, "--device", "VID-001", "--series", "battery.temp")
+    asked = (*common, "--plot", str(tmp_path / "a.svg"), "--config", str(config))
+    assert invoke(*asked).exit_code == 0
+    config.write_text("[fleet.units]\nbattery.temp = 1\n")
+    assert "fleet.units" in str(invoke(*asked).exception)
 
 
 def test_a_picture_that_would_say_nothing_is_refused(root: str, tmp_path: Path) -> None:

@@ -21,9 +21,13 @@ from backhaul_spark.errors import TablesBusyError
 from backhaul_spark.ingest.batch import Ingest
 from backhaul_spark.query.history import History, parse_series
 from backhaul_spark.rollup.rollup import Rollup, run_here
+from backhaul_spark.serve.budget import AnswerTime
+from backhaul_spark.serve.plan import plan
+from backhaul_spark.serve.series_rows import OneSeries, SeriesReader
+from backhaul_spark.serve.view import Tables
 from tests.support.needed import lacking
 from tests.support.rig.ports import free_port
-from tests.support.spark_frames import frame, message_batch, stored, task
+from tests.support.spark_frames import T0_NS, frame, message_batch, stored, task
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,6 +93,14 @@ def test_points_rollups_and_answers_in_a_bucket(bucket: str, scheme: str) -> Non
     assert Rollup(root, SYSTEM_CLOCK, run_here).run().created > 0
     answer = History(root).ask(parse_series("VID-001", "battery.soc"), resolution="raw")
     assert answer.rows.column("value").to_pylist() == [1.5, 2.5, 3.5, 4.5, 5.5]
+    view = Tables(root, f"{root}/_checkpoints/ingest").view("VID-001")
+    series = OneSeries("VID-001", "battery", "soc")
+    reader = SeriesReader(view, series, AnswerTime(SYSTEM_CLOCK, 60.0))
+    begin, end = T0_NS // 1000, T0_NS // 1000 + 10_000_000
+    assert reader.windows(plan(begin, end, 10, "minute")).column("count").to_pylist() == [5]
+    files = reader.files(begin, end)
+    assert sum(batch.num_rows for batch in reader.points(files, begin, end)) == 5
+    assert (view.marks, view.covers("bulk", 1, 2), view.covers("bulk", 1, 3)) == (None, True, False)
     arguments = ["--table-root", root, "--device", "VID-001", "--series", "battery.soc"]
     assert "5 rows" in CliRunner().invoke(cli, ["history", *arguments]).output
 

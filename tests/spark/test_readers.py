@@ -69,3 +69,20 @@ def test_the_question_of_the_page_is_answered(root: Path, duck: duckdb.DuckDBPyC
     question, _, _ = rest.partition(";")
     asked = question.replace("ROOT", str(root)).replace("2026-01-31", "2026-01-01")
     assert duck.execute(asked).fetchall() == [("VID-002", 1.5)]
+
+
+def test_the_question_for_grafana_is_answered(root: Path, duck: duckdb.DuckDBPyConnection) -> None:
+    """The macros are put in as Grafana's plugin says it does."""
+    page = (Path(__file__).parents[2] / "docs/metrics.md").read_text()
+    _, _, rest = page.partition("    SELECT window_start AS time")
+    question = "SELECT window_start AS time" + rest.partition(";")[0]
+    asked = question.replace("ROOT", str(root)).replace(
+        "$__timeFilter(window_start)", "window_start BETWEEN $__timeFrom AND $__timeTo"
+    )
+    for macro, time in (
+        ("$__timeFrom", "2026-01-01T00:00:00Z"),
+        ("$__timeTo", "2026-01-02T00:00:00Z"),
+    ):
+        asked = asked.replace(macro, f"'{time}'::TIMESTAMPTZ")
+    found = duck.execute(asked).fetchall()
+    assert [row[1:] for row in found] == [("VID-002", 4.8, 1.0, 7.0)]

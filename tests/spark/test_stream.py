@@ -17,9 +17,13 @@ from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.checkpoint import checkpoint_uri
 from backhaul_spark.errors import BackhaulSparkError
 from backhaul_spark.ingest.batch import BatchOutcome, Ingest
+from backhaul_spark.ingest.checkpoint_files import checkpoint_id, end_of_batch
 from backhaul_spark.ingest.stream import IngestQuery
+from backhaul_spark.jobs.progress import JobsProgress
+from backhaul_spark.nats.endpoint import endpoint_from
 from backhaul_spark.rollup.rollup import Rollup, run_on
 from backhaul_spark.tables.as_dataframe import read_table
+from backhaul_spark.tables.delta import committed_ingest
 from backhaul_spark.tables.schemas import INGEST_TABLES, TABLES
 from tests.support.every_table import write_every_table
 from tests.support.spark_frames import frame
@@ -86,6 +90,34 @@ def test_every_point_once_over_batches_repeats_garbage_and_restarts(runs: Runs) 
     [outcome] = runs.once()
     assert (outcome.messages, outcome.repeated) == (1, 1)
     assert runs.seqs() == twice(1, 2, 3, 4, 5, 6)
+    # Who reads UP beside it finds up to where it was read.
+    checkpoint = checkpoint_uri(runs.root, "ingest")
+    batch = DeltaTable(f"{runs.root}/points").transaction_version(checkpoint_id(checkpoint))
+    assert batch is not None
+    mark = end_of_batch(checkpoint, batch)["UP_00"]
+    assert (mark.seq, bool(mark.created)) == (10, True)
+
+
+def test_how_far_ingest_is_stands_in_its_checkpoint(runs: Runs) -> None:
+    runs.hub.put(frames(1, 2, 3))
+    endpoint = endpoint_from(runs.hub.options)
+    said: list[str] = []
+    progress = JobsProgress(runs.root, endpoint, ["UP_*"], SYSTEM_CLOCK, said=said.append)
+    before = progress.look()
+    assert (before.last_seqs, before.read_seqs, before.written_ns) == ({"UP_00": 3}, {}, {})
+    runs.once()
+    runs.hub.put(frames(4, 5))
+    seen = progress.look()
+    assert (seen.last_seqs, seen.read_seqs) == ({"UP_00": 5}, {"ingest": {"UP_00": 3}})
+    assert (seen.ingested, seen.rolled_up) == (
+        committed_ingest(DeltaTable(f"{runs.root}/points")),
+        0,
+    )
+    assert before.looked_ns < seen.written_ns["points"] <= seen.looked_ns
+    runs.hub.server.stop()
+    assert [progress.look().last_seqs, progress.look().last_seqs] == [None, None]
+    assert len(said) == 1
+    assert said[0]
 
 
 def test_a_recreated_stream_and_a_retention_gap_are_recorded_and_reading_goes_on(

@@ -45,6 +45,7 @@ class SimulatedFleet:
         silent: device numbers without readings on DAY.
         first: the number in the first device's name.
         keys: each signal is there with each of these keys.
+        placed: whether vehicles say where they are: number n at 49 + n/1000 degrees north, an hour a thousandth of a degree farther east.
     """
 
     devices: int
@@ -56,6 +57,7 @@ class SimulatedFleet:
     silent: Sequence[int] = ()
     first: int = 0
     keys: Sequence[str] = ("",)
+    placed: bool = False
     names: list[str] = field(init=False)
     models: list[str] = field(init=False)
     firmwares: list[str] = field(init=False)
@@ -142,6 +144,8 @@ class SimulatedFleet:
             for width in ("1h", "1d")
             for each in self._rows(signal, day, width)
         ]
+        if self.placed:
+            parts += [self._places(type_, day) for type_ in ("lat", "lon")]
         for type_, texts in (("model", self.models), ("firmware", self.firmwares)):
             parts += [self._texts(type_, texts, day, width) for width in ("1h", "1d")]
         rows = pa.concat_tables(parts)
@@ -170,6 +174,15 @@ class SimulatedFleet:
         values["count"] = columns["count"].ravel()[there].astype(np.int64)
         for key in self.keys:
             yield _table(device, signal._replace(key=key), day, width, window, values)
+
+    def _places(self, type_: str, day: date) -> pa.Table:
+        there = np.ones((self.devices, 24), dtype=bool)
+        there[list(self.silent) if day == DAY else []] = False
+        number, hour = np.nonzero(there)
+        at = 49 + number / 1000 if type_ == "lat" else 8.4 + hour / 1000
+        values: dict[str, object] = dict.fromkeys(("min", "max", "mean", "first", "last"), at)
+        values["count"] = np.full(len(at), 60)
+        return _table(np.array(self.names)[number], Signal("gps", type_), day, "1h", hour, values)
 
     def _texts(self, type_: str, texts: Sequence[str], day: date, width: str) -> pa.Table:
         there = np.ones(self.devices, dtype=bool)

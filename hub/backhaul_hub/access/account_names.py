@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias, get_args
 
-AccountName: TypeAlias = Literal["SYS", "HUB", "UP", "FLEET", "JOBS", "TWIN", "ENROL", "PEOPLE"]
+AccountName: TypeAlias = Literal[
+    "SYS", "HUB", "UP", "FLEET", "JOBS", "TWIN", "HISTORY", "ENROL", "PEOPLE"
+]
 
 
 ACCOUNTS: tuple[AccountName, ...] = get_args(AccountName)

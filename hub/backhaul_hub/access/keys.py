@@ -23,6 +23,8 @@ from backhaul_hub.private_files import write_private
 
 _OPERATOR_JWT = "operator.jwt"
 _UP_API, _UP_API_BYTES = "up-api.txt", 12
+_LATER: tuple[AccountName, ...] = ("TWIN", "HISTORY")
+"""Accounts that older hubs were made without."""
 _OPERATOR, _OPERATOR_SIGNING, _VEHICLES = "operator", "operator-signing", "vehicles"
 
 
@@ -98,12 +100,12 @@ def read_keys(directory: Path) -> HubKeys:
             hint="make a new hub with: backhaul-hub init",
         )
     accounts: dict[AccountName, Key] = {
-        name: _key(source, _file_of(name), "account") for name in ACCOUNTS if name != "TWIN"
+        name: _key(source, _file_of(name), "account")
+        for name in ACCOUNTS
+        if name not in _LATER or (source / f"{_file_of(name)}.nk").exists()
     }
-    if (source / f"{_file_of('TWIN')}.nk").exists():
-        accounts["TWIN"] = _key(source, _file_of("TWIN"), "account")
-    else:
-        accounts["TWIN"] = _twin_of(accounts["HUB"])
+    for name in _LATER:
+        accounts.setdefault(name, _later_of(accounts["HUB"], name))
     return HubKeys(
         _text(source / _OPERATOR_JWT).strip(),
         _key(source, _OPERATOR_SIGNING, "operator"),
@@ -121,14 +123,14 @@ def _files(keys: HubKeys) -> dict[str, Key]:
     }
 
 
-def _twin_of(hub: Key) -> Key:
-    """Return the key of account TWIN in a hub made before there was one: the same wherever HUB's is.
+def _later_of(hub: Key, name: AccountName) -> Key:
+    """Return the key of an account in a hub made before there was one: the same wherever HUB's is.
 
     So backups and hub directories of that time need no new file. Whoever has HUB's key may do all that
-    TWIN's users may anyway.
+    users of these accounts may anyway.
     """
     return new_key(
-        "account", lambda count: hmac.digest(hub.seed.encode(), b"TWIN", "sha256")[:count]
+        "account", lambda count: hmac.digest(hub.seed.encode(), name.encode(), "sha256")[:count]
     )
 
 

@@ -18,6 +18,7 @@ OWN_USERS: dict[str, AccountName] = {
     "control": "HUB",
     "spark": "JOBS",
     "twin": "TWIN",
+    "history": "HISTORY",
     "system": "SYS",
 }
 """The hub's own users, as hub.toml names them, each with its account."""
@@ -33,38 +34,32 @@ PAGE_RIGHTS = Rights(
 )
 """It passes on the logins of browsers, and may ask nothing else: whoever breaks in there has no more."""
 
+_LATER: tuple[tuple[str, AccountName, Rights | None], ...] = (
+    ("twin", OWN_USERS["twin"], None),
+    ("history", OWN_USERS["history"], None),
+    (PAGE, "PEOPLE", PAGE_RIGHTS),
+)
+
 
 def creds_file(user: str) -> str:
     """Return where one of them has its credentials, in the hub directory."""
     return f"creds/{user}.creds"
 
 
-def add_twin_login(directory: Path, keys: HubKeys, *, now_s: int) -> bool:
-    """Write the login of the twin job where a hub of before it has none; tell whether that was so.
+def add_later_logins(directory: Path, keys: HubKeys, *, now_s: int) -> list[str]:
+    """Write the logins that a hub of before them has not; return the users whose they are.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: one cannot be written.
     """
-    path = directory / creds_file("twin")
-    if path.exists():
-        return False
-    path.parent.mkdir(exist_ok=True, mode=0o700)
-    write_private(path, new_login(keys, "twin", OWN_USERS["twin"], now_s=now_s).text())
-    return True
-
-
-def add_page_login(directory: Path, keys: HubKeys, *, now_s: int) -> bool:
-    """Write the login of the page's server where there is none; tell whether that was so.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    path = directory / creds_file(PAGE)
-    if path.exists():
-        return False
-    path.parent.mkdir(exist_ok=True, mode=0o700)
-    write_private(path, new_login(keys, PAGE, "PEOPLE", now_s=now_s, rights=PAGE_RIGHTS).text())
-    return True
+    added = []
+    for user, account, rights in _LATER:
+        path = directory / creds_file(user)
+        if not path.exists():
+            path.parent.mkdir(exist_ok=True, mode=0o700)
+            write_private(path, new_login(keys, user, account, now_s=now_s, rights=rights).text())
+            added.append(user)
+    return added
 
 
 def vehicle_jwt(keys: HubKeys, device: Device, *, now_s: int) -> str:

@@ -11,6 +11,8 @@
              choosing: creates nothing, deletes nothing, writes nothing
     TWIN     the twin job: reads UP as JOBS does, and DOWN, and publishes alerts and commands, as calls of
              a service: the server, and not the job, says where the acknowledgement goes
+    HISTORY  the server of history: reads UP as JOBS does, and answers the control plane's questions, which come
+             as calls of a service: it hears no other subject, and the server says where its answer goes
     ENROL    leafs of devices that are not enrolled yet
     PEOPLE   operators' and dashboards' users
 
@@ -23,6 +25,7 @@ from collections.abc import Iterable, Mapping
 
 from backhaul_codec.kinds import SHARED_LANES, Lane
 from backhaul_codec.protocol.enrolment import REQUEST_BYTES_MAX, answer_prefix, request_subject
+from backhaul_codec.protocol.history import SUBJECT as HISTORY_QUESTIONS
 from backhaul_codec.protocol.push import BESIDE, PUSHES, beside_subject, push_subject
 from backhaul_codec.subjects import DICTIONARY_STREAM, IMPORT_STREAM
 from backhaul_hub import shards
@@ -117,6 +120,12 @@ def account_jwts(
             "PEOPLE",
             [Export("stream", subject) for subject in _FROM_PEOPLE],
             [Import("stream", subject, public["HUB"]) for subject in _TO_PEOPLE],
+        ),
+        "HISTORY": Account(
+            "HISTORY",
+            [Export("service", HISTORY_QUESTIONS)],
+            _jobs_imports(public, keys.up_api),
+            leafs=False,
         ),
         # After those that they import from.
         "UP": Account(
@@ -321,6 +330,7 @@ def _hub_imports(public: Mapping[AccountName, str], secret: str) -> list[Import]
         Import("stream", _FROM_UP, public["UP"]),
         *(Import("stream", subject, public["FLEET"]) for subject in _FROM_LEAFS),
         *(Import("stream", subject, public["PEOPLE"]) for subject in _FROM_PEOPLE),
+        Import("service", HISTORY_QUESTIONS, public["HISTORY"]),
     ]
 
 

@@ -7,6 +7,7 @@ reader had not stored yet is read again at the next start.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -14,6 +15,8 @@ from typing import Any
 
 import structlog
 
+from backhaul_codec.assurance.metrics import Sample
+from backhaul_hub.alerts import metrics as alert_metrics
 from backhaul_hub.alerts.service import HealthLook
 from backhaul_hub.broadcast.alerts import LiveAlerts
 from backhaul_hub.broadcast.events import told_command
@@ -30,11 +33,12 @@ from backhaul_hub.control.reading import Reading
 from backhaul_hub.control.stream_watch import Streams
 from backhaul_hub.control.subsystem import Subsystem, Tasks, run
 from backhaul_hub.control.sync_shell import SyncShell
-from backhaul_hub.health.metrics import METRICS
+from backhaul_hub.health import metrics as health_metrics
 from backhaul_hub.health.overview import overview
 from backhaul_hub.health.watch import HealthWatch
 from backhaul_hub.hub_time import HubTime, keep_record
 from backhaul_hub.nats.connection import heard
+from backhaul_hub.people.history import HistoryGate
 from backhaul_hub.tls.watch import CertificateWatch
 from backhaul_hub.uplink.imported_rows import trouble as import_trouble
 from backhaul_runtime import metrics_server
@@ -146,6 +150,7 @@ class Watching(Subsystem):
             time=ground.clock,
             sync=self._sync.core,
             imports=lambda: import_trouble(ground.registry, ground.api, ground.clock.now_ns()),
+            history=HistoryGate(ground.client).trouble if ground.config.health.history else None,
             not_told=self._alerts.service.delivery.failing,
         )
 
@@ -168,7 +173,13 @@ class Watching(Subsystem):
         yield self._certificates.run()
         yield self.health.run()
         yield keep_record(ground.clock, ground.directory)
-        yield metrics_server.serve(ground.config.metrics.listen, METRICS, self.health.samples)
+        metrics = (*health_metrics.METRICS, *alert_metrics.METRICS)
+        yield metrics_server.serve(ground.config.metrics.listen, metrics, self._samples)
+
+    def _samples(self) -> Iterator[Sample]:
+        yield from self.health.samples()
+        alerts = self._alerts.service
+        yield from alert_metrics.samples(alerts.book.open.values(), alerts.delivery.report())
 
 
 @dataclass(eq=False)

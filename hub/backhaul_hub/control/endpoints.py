@@ -18,6 +18,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 
 from backhaul_codec.assurance.conditions import Condition
+from backhaul_codec.protocol.history import PastQuestion
 from backhaul_codec.strict.json import Reader
 from backhaul_hub import questions
 from backhaul_hub.artifacts.object_store import Objects
@@ -38,6 +39,7 @@ from backhaul_hub.nats.replies import respond_to
 from backhaul_hub.people.ask_service import AskService
 from backhaul_hub.people.files import FileServices
 from backhaul_hub.people.fleet_rows import FleetRows
+from backhaul_hub.people.history import HistoryGate
 from backhaul_hub.people.hours import HourServices
 from backhaul_hub.people.identity import May, Person
 from backhaul_hub.people.page_logins import PageLogins
@@ -74,6 +76,7 @@ def endpoints(
     alerts: Answer,
     commands: Answer,
     devices: Answer,
+    history: Answer,
     notify: Answer,
     one_machine: Answer,
     reload: Answer,
@@ -103,6 +106,7 @@ def endpoints(
         Endpoint("state", q.StateQuestion, None, read, people.state),
         Endpoint("events", q.Events, None, read, people.events),
         Endpoint("shadow", q.Shadow, None, read, people.shadow),
+        Endpoint("history", PastQuestion, history, read, people.history),
         Endpoint("desire", q.Desire, None, write, people.desire),
         Endpoint("command", q.CommandQuestion, None, May.COMMAND, people.command),
         Endpoint("fleet", q.FleetQuestion, None, read, page.rows.fleet),
@@ -211,10 +215,12 @@ class Answers(Subsystem):
         service = SyncService(
             *(sync.core, sync.readings, ground.registry, ground.clock, fleet.devices.known)
         )
+        past = HistoryGate(ground.client)
         people = PeopleServices(
             *(ground.client, ground.api, ground.registry, ground.clock, ground.config.twin.env),
             *(sync.core, service, fleet.devices.known),
             alerting=alerts,
+            past=past,
             report=lambda devices, after: report.page(devices, (), after),
         )
         page = PageServices(
@@ -235,6 +241,7 @@ class Answers(Subsystem):
             alerts=alerts.listed,
             commands=partial(listed, ground.registry),
             devices=self._devices,
+            history=past.ask,
             notify=alerts.retry,
             one_machine=gate.vehicles.one_machine,
             reload=self._reload,

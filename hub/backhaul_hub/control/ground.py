@@ -10,7 +10,7 @@ import structlog
 from nats.aio.client import Client
 
 from backhaul_hub.access.keys import HubKeys, read_keys
-from backhaul_hub.access.logins import PAGE, add_page_login, add_twin_login, creds_file
+from backhaul_hub.access.logins import add_later_logins, creds_file
 from backhaul_hub.access.push import AccountKeeper
 from backhaul_hub.access.revocation_log import RevocationLog
 from backhaul_hub.access.service import push_on_request
@@ -63,7 +63,7 @@ class Ground(Subsystem):
         self._alone = SingleInstance(self.system, self.clock.now_ns(), self.system.new_inbox())
         await self._alone.start()
         client = await self._open_registry()
-        self._add_logins()
+        self._add_later_logins()
         # Without accounts nobody else logs in.
         revoked = RevocationLog(self.directory, self.keys.operator_signing)
         self.accounts = AccountKeeper(
@@ -138,13 +138,11 @@ class Ground(Subsystem):
         # A cluster that has no leader does not answer, and has one again within seconds.
         return JetStreamApi(client, timeout_s=_CLUSTER_REQUEST_S, patience_s=_CLUSTER_PATIENCE_S)
 
-    def _add_logins(self) -> None:
-        """Make the logins of the twin job and of the page's server in a hub that is older than those."""
-        now_s = self.clock.now_ns() // 1_000_000_000
-        for user, add in (("twin", add_twin_login), (PAGE, add_page_login)):
-            try:
-                if add(self.directory, self.keys, now_s=now_s):
-                    log.info("login_made", user=user, file=creds_file(user))
-            except OSError as error:
-                # A hub directory that is read only serves vehicles all the same.
-                log.warning("no_login_made", user=user, error=str(error))
+    def _add_later_logins(self) -> None:
+        try:
+            now_s = self.clock.now_ns() // 1_000_000_000
+            for user in add_later_logins(self.directory, self.keys, now_s=now_s):
+                log.info("login_made", file=creds_file(user))
+        except OSError as error:
+            # A hub directory that is read only serves vehicles all the same.
+            log.warning("login_not_made", error=str(error))

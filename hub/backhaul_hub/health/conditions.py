@@ -38,6 +38,7 @@ MACHINE_CHANGED = "machine-changed"
 CERTIFICATE_EXPIRES = "certificate-expires"
 IMPORT_UNFINISHED = "import-unfinished"
 PEOPLE_NOT_TOLD = "people-not-told"
+HISTORY_SILENT = "history-silent"
 
 _ERROR, _WARNING = Severity.ERROR, Severity.WARNING
 
@@ -248,6 +249,13 @@ KINDS = (
         _WARNING,
         "an import of old logs was ended before all was kept, or its stream has lost some",
         "run the same command again, it goes on: backhaul-hub import DIR --map MAP.toml (--again, where the stream was lost)",
+    ),
+    Kind(
+        HISTORY_SILENT,
+        _WARNING,
+        "the server of history does not answer: pages show no past",
+        "start it where the tables are: backhaul-spark serve-history; see its log",
+        after_s=30,
     ),
     Kind(
         CLOCK_UNSET,

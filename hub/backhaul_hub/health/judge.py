@@ -83,6 +83,8 @@ class HealthFacts:
     """Why channels to people do not take their messages, by channel."""
     imports: str = ""
     """Which imports were ended before all was kept; empty: none."""
+    history: str = ""
+    """Why the server of history does not answer; empty: it does, or is not expected to."""
     unknown: Collection[str] = ()
     """Devices that durables on DOWN are of, and hub.db does not know."""
     older: str = ""
@@ -121,6 +123,8 @@ class HubHealth:
             yield Finding(kinds.PEOPLE_NOT_TOLD, Place(about=channel), why)
         if facts.imports:
             yield Finding(kinds.IMPORT_UNFINISHED, detail=facts.imports)
+        if facts.history:
+            yield Finding(kinds.HISTORY_SILENT, detail=facts.history)
         for info in facts.streams or []:
             yield from self._of_stream(info, facts.read)
         for info in facts.consumers:

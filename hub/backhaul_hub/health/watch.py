@@ -64,6 +64,7 @@ class HealthWatch:
         time: knows of steps of the machine's clock.
         sync: knows the heads of all devices.
         imports: tells which imports were ended before all was kept.
+        history: tells why the server of history does not answer, where one is expected.
         not_told: tells which channels to people fail, and why.
     """
 
@@ -88,6 +89,7 @@ class HealthWatch:
     time: HubTime | None = None
     sync: HubSync | None = None
     imports: Callable[[], Awaitable[str]] | None = None
+    history: Callable[[], Awaitable[str]] | None = None
     not_told: Callable[[], Mapping[str, str]] = dict
 
     def __post_init__(self, config: HubConfig) -> None:
@@ -177,6 +179,7 @@ class HealthWatch:
             older=self.older(),
             clock_step=self._clock_step(),
             imports=await self.imports() if self.imports else "",
+            history=await self.history() if self.history else "",
             not_told=self.not_told(),
         )
 

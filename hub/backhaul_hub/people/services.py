@@ -19,6 +19,7 @@ from nats.js.api import DeliverPolicy
 
 from backhaul_codec import Value
 from backhaul_codec.assurance.completeness import HOUR_NS
+from backhaul_codec.protocol.history import PastQuestion
 from backhaul_codec.state.json_values import parse_path, value_from_json
 from backhaul_codec.state.merge import HeadKey
 from backhaul_codec.state.tree import Topology
@@ -34,6 +35,7 @@ from backhaul_hub.device import FLEET, Device
 from backhaul_hub.errors import HubError, RightsError, WriteRefusedError
 from backhaul_hub.nats.ephemeral_reader import pending
 from backhaul_hub.nats.jetstream import JetStreamApi
+from backhaul_hub.people.history import HistoryGate
 from backhaul_hub.people.identity import Person
 from backhaul_hub.people.scope import Scope, Subtree
 from backhaul_hub.shadow.bucket import ShadowBucket
@@ -64,6 +66,7 @@ class PeopleServices:
     sync: SyncService
     known: Callable[[], Mapping[str, Device]]
     alerting: AlertService
+    past: HistoryGate
     report: Callable[[Mapping[str, Device], str], bytes]
     """A page of the report on some devices: of those after an id."""
 
@@ -165,6 +168,11 @@ class PeopleServices:
         found = {part: await bucket.history(question.device, part) for part in parts}
         documents = {part: [each._asdict() for each in some] for part, some in found.items()}
         return {"device": question.device, "documents": documents}
+
+    async def history(self, scope: Scope, question: PastQuestion) -> msgspec.Raw:
+        """Return the past of one series of a device that is seen."""
+        scope.require_device(question.device)
+        return await self.past.ask(question)
 
     async def alerts(self, scope: Scope, question: questions.AlertsQuestion) -> dict[str, Any]:
         """Return alerts of the devices that are seen; those of the hub itself to a person who sees all."""

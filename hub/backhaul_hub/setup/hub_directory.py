@@ -10,7 +10,7 @@ from pathlib import Path
 
 from backhaul_hub.access.account_files import _resolver, write_accounts
 from backhaul_hub.access.keys import HubKeys, operator_seed_file, read_keys, write_keys
-from backhaul_hub.access.logins import OWN_USERS, add_page_login, creds_file, new_login
+from backhaul_hub.access.logins import OWN_USERS, add_later_logins, creds_file, new_login
 from backhaul_hub.access.rules import JOBS_API, STORING, account_jwts
 from backhaul_hub.config import Down, QuarantineSection
 from backhaul_hub.errors import ConfigError
@@ -158,7 +158,7 @@ def create_hub(
             sync_interval=layout.sync_interval,
             websocket=f"\n# Browsers.\n{INCLUDE}\n" if layout.page.listen else "",
         )
-        add_page_login(directory, keys, now_s=now_s)
+        add_later_logins(directory, keys, now_s=now_s)
         ports = layout.websocket_ports()
         for (target, each), port in zip(_servers(directory, layout, server), ports, strict=True):
             private_directory(target)
@@ -276,6 +276,7 @@ url = {quoted(layout.url)}
 control = {{ creds = "{creds_file("control")}" }}
 spark = {{ creds = "{creds_file("spark")}", api = "{JOBS_API}" }}
 twin = {{ creds = "{creds_file("twin")}", api = "{JOBS_API}" }}
+history = {{ creds = "{creds_file("history")}", api = "{JOBS_API}" }}
 system = {{ creds = "{creds_file("system")}" }}
 
 [fleet]

@@ -22,6 +22,7 @@ SHOWN_ROWS = 20
 @_options.series_options
 @click.option("--as-known-at", help="ISO 8601 time: what the tables said then.")
 @click.option("--plot", type=click.Path(dir_okay=False), help="Write a picture here.")
+@_options.fleet_config
 @_options.as_json
 def history(
     table_root: str,
@@ -32,6 +33,7 @@ def history(
     resolution: Literal["auto", "raw", "1m", "1h", "1d"],
     as_known_at: str | None,
     plot: str | None,
+    config: str | None,
     as_json: bool,
 ) -> None:
     """Print the values of a series over time, from the tables."""
@@ -46,9 +48,11 @@ def history(
         parse_time("--as-known-at", as_known_at),
     )
     if plot:
+        from backhaul_spark.fleet.settings import FleetSettings
         from backhaul_spark.query.plot import draw
 
-        draw(answer, plot)
+        units = FleetSettings.read(config).units
+        draw(answer, plot, units.get(str(answer.series), ""))
     if as_json:
         print(json.dumps(_as_json(answer), default=_iso))
     else:

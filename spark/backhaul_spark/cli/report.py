@@ -16,8 +16,12 @@ from backhaul_spark.cli import _options
 @click.option(
     "--out", required=True, type=click.Path(file_okay=False), help="Directory for the page."
 )
+@click.option("--page-url", default="", help="Where the hub's pages are: the report links to them.")
+@_options.fleet_config
 @_options.as_json
-def report(table_root: str, day: str | None, out: str, as_json: bool) -> None:
+def report(
+    table_root: str, day: str | None, out: str, page_url: str, config: str | None, as_json: bool
+) -> None:
     """Write one HTML page about a day of the fleet: overview, anomalies, completeness.
 
     The page needs nothing but itself: pictures are inside, nothing is fetched, nothing runs. The day
@@ -26,8 +30,11 @@ def report(table_root: str, day: str | None, out: str, as_json: bool) -> None:
     """
     from backhaul_runtime.clock import SYSTEM_CLOCK
     from backhaul_spark.fleet.report import Report
+    from backhaul_spark.fleet.settings import FleetSettings
+    from backhaul_spark.page_links import PageLinks
 
-    pages = Report(table_root, SYSTEM_CLOCK)
+    links = PageLinks(page_url)
+    pages = Report(table_root, SYSTEM_CLOCK, FleetSettings.read(config), links)
     days = pages.due(out) if day is None else [_options.parse_day(day)]
     for each in days:
         written = pages.write(each, out)

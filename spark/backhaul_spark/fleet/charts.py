@@ -6,65 +6,168 @@ import base64
 import io
 from collections.abc import Sequence
 from datetime import date
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.colors import BoundaryNorm, ListedColormap
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from backhaul_spark.fleet.hours import COMPLETE
-from backhaul_spark.query.plot import INK, LINE, SOFT, plain
+from backhaul_spark import palette
+from backhaul_spark.fleet.hours import COMPLETE, EXPLAINED, NOTHING, UNREPORTED, WAITING
+from backhaul_spark.query.plot import lone, plain
 
 if TYPE_CHECKING:
+    from backhaul_spark.fleet.evidence import Compared, Whereabouts
     from backhaul_spark.fleet.robust import Floats
 
-# By code of hours.py, from nothing to complete: told apart by lightness, too.
-STATE_COLOURS = ("#24292f", "#cf222e", "#f2b134", "#9ecae1", "#2c7fb8")
-STATE_NAMES = ("nothing", "waiting", "explained", "readings, no completeness report", "complete")
+# By code of hours.py, from nothing to complete.
+_STATES = {
+    NOTHING: "silent",
+    WAITING: "waiting",
+    EXPLAINED: "explained",
+    UNREPORTED: "imported",
+    COMPLETE: "complete",
+}
+STATE_NAMES = ("silent", "waiting", "explained", "readings, no completeness report", "complete")
+STATE_COLOURS = tuple(palette.fill_of(_STATES[code]) for code in range(COMPLETE + 1))
 BANDS = 160
 """Rows that the picture of all devices has at most."""
+TRAILS_MAX = 12
+"""Devices on the map whose way is drawn, and their name."""
+DOTS_MAX = 500
+"""Devices on the map that are drawn one by one."""
+WIDE, NARROW = 14.6, 7.1
+"""Inches: the whole width of the page, and half of it."""
+
+
+def state_key(code: int) -> str:
+    """Draw one sample of a state, for the legend."""
+    figure = Figure(figsize=(0.3, 0.17))
+    axes = figure.add_axes((0, 0, 1, 1))
+    axes.set_axis_off()
+    axes.add_patch(_cell(code, 0, 0, 1, 1))
+    return _svg(figure)
 
 
 def named_heat_map(names: Sequence[str], codes: NDArray[np.int8]) -> str:
-    """Draw devices by hours: a row a device, a column an hour, its code as colour."""
-    figure = Figure(figsize=(9, 0.9 + 0.19 * len(names)), layout="constrained")
+    """Draw devices by hours: a row a device, a column an hour, its code as colour and pattern."""
+    figure = Figure(figsize=(WIDE, 0.55 + 0.21 * len(names)), layout="constrained")
     axes = figure.add_subplot()
-    colours = ListedColormap(list(STATE_COLOURS))
-    edges = np.arange(COMPLETE + 2) - 0.5
-    axes.pcolormesh(
-        codes[::-1],
-        cmap=colours,
-        norm=BoundaryNorm(edges.tolist(), colours.N),
-        edgecolors="white",
-        linewidth=0.6,
-    )
-    axes.set_yticks(np.arange(len(names)) + 0.5, [plain(name) for name in reversed(names)])
+    for row, hours in enumerate(codes):
+        for start, end in _runs(hours):
+            axes.add_patch(_cell(int(hours[start]), start, row + 0.06, end - start, 0.88))
+    for hour in range(1, codes.shape[1]):
+        axes.axvline(hour, color=palette.SURFACE, linewidth=0.9)
+    axes.set_xlim(0, codes.shape[1])
+    axes.set_ylim(len(names), 0)
+    axes.set_yticks(np.arange(len(names)) + 0.5, list(map(plain, names)))
     _hours(axes, codes.shape[1])
     return _svg(figure)
 
 
 def banded_heat_map(codes: NDArray[np.int8]) -> str:
-    """Draw all devices by hours, as they are sorted, some to a band: the share that is complete."""
-    complete = (codes == COMPLETE).astype(float)
-    bands = np.array_split(complete, min(BANDS, len(complete)))
-    shares = np.array([band.mean(axis=0) for band in bands])
-    figure = Figure(figsize=(9, 4), layout="constrained")
+    """Draw all devices by hours, as they are sorted, some to a band: the colours of their states, mixed by their shares."""
+    colours = np.array([to_rgb(each) for each in STATE_COLOURS])
+    bands = np.array_split(codes, min(BANDS, len(codes)))
+    mixed = np.array([colours[band].mean(axis=0) for band in bands])
+    figure = Figure(figsize=(WIDE, 4), layout="constrained")
     axes = figure.add_subplot()
-    extent = (0, shares.shape[1], len(codes), 0)
-    image = axes.imshow(
-        shares, aspect="auto", vmin=0, vmax=1, cmap="cividis", interpolation="none", extent=extent
-    )
-    bar = figure.colorbar(image, ax=axes, pad=0.01)
-    bar.set_label("share of hours complete", color=SOFT, fontsize=8)
-    bar.ax.tick_params(colors=SOFT, labelsize=8)
-    axes.set_ylabel("devices, least complete first", color=SOFT, fontsize=9)
+    extent = (0, codes.shape[1], len(codes), 0)
+    axes.imshow(mixed, aspect="auto", interpolation="none", extent=extent)
+    axes.set_ylabel("devices, least complete first", color=palette.QUIET, fontsize=9)
     axes.yaxis.set_major_locator(MaxNLocator(6, integer=True))
-    _hours(axes, shares.shape[1])
+    _hours(axes, codes.shape[1])
     return _svg(figure)
+
+
+def strip(hours: NDArray[np.int8]) -> str:
+    """Draw how the hours of one device stand."""
+    figure = Figure(figsize=(4.3, 0.5))
+    axes = figure.add_axes((0.13, 0.5, 0.83, 0.45))
+    for start, end in _runs(hours):
+        axes.add_patch(_cell(int(hours[start]), start, 0, end - start, 1))
+    axes.set_xlim(0, len(hours))
+    axes.set_yticks([])
+    _day(axes)
+    return _svg(figure, fonts="none")
+
+
+def comparison(compared: Compared) -> str:
+    """Draw one device's hours over those of its peers."""
+    figure = Figure(figsize=(4.3, 1.25))
+    axes = figure.add_axes((0.13, 0.17, 0.83, 0.78))
+    hour = np.arange(len(compared.own)) + 0.5
+    axes.fill_between(hour, compared.low, compared.high, color=palette.LINE, linewidth=0)
+    axes.plot(hour, compared.middle, color=palette.QUIET, linewidth=1.1, linestyle=(0, (4, 2)))
+    own = palette.SERIES[1]
+    axes.plot(hour, compared.own, color=own, linewidth=1.6)
+    alone = lone(compared.own)
+    axes.plot(hour[alone], compared.own[alone], "o", color=own, markersize=2.6)
+    axes.set_xlim(0, len(compared.own))
+    axes.margins(y=0.12)
+    axes.yaxis.set_major_locator(MaxNLocator(3))
+    axes.grid(visible=True, axis="y", color=palette.SUNKEN, linewidth=0.7)
+    axes.set_axisbelow(True)
+    _day(axes)
+    return _svg(figure, fonts="none")
+
+
+def fleet_map(places: Sequence[Whereabouts], marked: Sequence[str]) -> str:
+    """Draw the devices at their last positions, and the way of those that are marked (the worst first).
+
+    Args:
+        places: of each device, by hour.
+        marked: devices with anomalies.
+    """
+    figure = Figure(figsize=(NARROW, 5.2), layout="constrained")
+    axes = figure.add_subplot()
+    rank = {device: at for at, device in enumerate(marked)}
+    well = np.array([each.last for each in places if each.device not in rank]).reshape(-1, 2)
+    # Of many devices it is an image within the picture, which does not grow with them.
+    dots = axes.plot(well[:, 1], well[:, 0], "o", color=palette.SERIES[0], markersize=4, alpha=0.7)
+    dots[0].set_rasterized(len(well) > DOTS_MAX)
+    worst = sorted(
+        (each for each in places if each.device in rank), key=lambda each: rank[each.device]
+    )
+    for each in worst[:TRAILS_MAX]:
+        axes.plot(each.lon, each.lat, color=palette.SERIES[1], linewidth=0.9, alpha=0.5)
+    for each in reversed(worst):
+        axes.plot([each.last[1]], [each.last[0]], "D", color=palette.SERIES[1], markersize=5.5)
+    for each in _apart(worst[:TRAILS_MAX], places):
+        beside = {"xytext": (6, 4), "textcoords": "offset points", "fontsize": 8}
+        axes.annotate(plain(each.device), each.last[::-1], color=palette.TEXT, **beside)  # type: ignore[arg-type]
+    middle = float(np.mean([each.last[0] for each in places]))
+    # As long east as north: a degree of longitude is shorter.
+    axes.set_aspect(1 / max(np.cos(np.radians(middle)), 0.05), adjustable="datalim")
+    axes.margins(0.08)
+    axes.grid(visible=True, color=palette.SUNKEN, linewidth=0.7)
+    axes.set_axisbelow(True)
+    axes.xaxis.set_major_locator(MaxNLocator(5))
+    axes.yaxis.set_major_locator(MaxNLocator(6))
+    axes.xaxis.set_major_formatter(lambda lon, _: f"{abs(lon):.6g}° {'EW'[int(lon < 0)]}")
+    axes.yaxis.set_major_formatter(lambda lat, _: f"{abs(lat):.6g}° {'NS'[int(lat < 0)]}")
+    axes.tick_params(colors=palette.QUIET, labelsize=7.5)
+    for side in axes.spines.values():
+        side.set_color(palette.LINE)
+    return _svg(figure)
+
+
+def _apart(some: Sequence[Whereabouts], places: Sequence[Whereabouts]) -> list[Whereabouts]:
+    """Return those of some places whose names do not lie on one another, the first of them counting."""
+    lasts = np.array([each.last for each in places])
+    span = np.maximum(np.ptp(lasts, axis=0), 1e-6)
+    named: list[Whereabouts] = []
+    for each in some:
+        away = (np.abs(np.subtract(each.last, other.last)) / span for other in named)
+        if all(north > 0.05 or east > 0.22 for north, east in away):
+            named.append(each)
+    return named
 
 
 def small_multiples(
@@ -79,15 +182,19 @@ def small_multiples(
     """
     columns = min(3, len(panels))
     rows = -(-len(panels) // columns)
-    figure = Figure(figsize=(9, 2.0 * rows), layout="constrained")
+    figure = Figure(figsize=(WIDE, 1.9 * rows), layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False)
     for axes in grid.flat[len(panels) :]:
         axes.set_visible(False)
     for axes, (title, values) in zip(grid.flat, panels, strict=False):
-        axes.plot(np.array(days, dtype="datetime64[D]"), values, color=LINE, marker="o")
-        axes.lines[0].set(linewidth=1.3, markersize=3)
-        axes.set_title(plain(title), loc="left", color=INK, fontsize=9)
+        axes.plot(
+            np.array(days, dtype="datetime64[D]"), values, color=palette.SERIES[0], marker="o"
+        )
+        axes.lines[0].set(linewidth=1.4, markersize=3.2)
+        axes.set_title(plain(title), loc="left", color=palette.TEXT, fontsize=9.5)
         _days(axes, days)
+        half = np.timedelta64(12, "h")
+        axes.set_xlim(np.datetime64(days[0]) - half, np.datetime64(days[-1]) + half)
         low, high = axes.get_ylim()
         # A line that stands still is flat, and not the noise of its last digit made large.
         least = 0.02 * max(abs(low), abs(high), 1e-9)
@@ -99,12 +206,43 @@ def small_multiples(
     return _svg(figure)
 
 
+def _runs(hours: NDArray[np.int8]) -> list[tuple[int, int]]:
+    """Return where hours of one state begin and end: they are drawn as one piece, as on the pages."""
+    edges = [0, *(np.flatnonzero(np.diff(hours)) + 1).tolist(), len(hours)]
+    return list(pairwise(edges))
+
+
+def _cell(code: int, x: float, y: float, width: float, height: float) -> Rectangle:
+    """Return a rectangle with a state's colour and pattern."""
+    state = _STATES[code]
+    return Rectangle(
+        (x, y),
+        width,
+        height,
+        facecolor=palette.fill_of(state),
+        edgecolor=palette.ink_of(state),
+        hatch=palette.HATCHES.get(state),
+        linewidth=0,
+    )
+
+
 def _hours(axes: Axes, number: int) -> None:
     axes.set_xticks(range(0, number + 1, 3), [f"{hour:02}:00" for hour in range(0, number + 1, 3)])
-    axes.set_xlabel("hour (UTC)", color=SOFT, fontsize=9)
-    axes.tick_params(colors=SOFT, labelsize=8, length=2)
+    axes.tick_params(colors=palette.QUIET, labelsize=8.5, length=2)
     for side in ("top", "right", "left", "bottom"):
         axes.spines[side].set_visible(False)
+
+
+def _day(axes: Axes) -> None:
+    """Label the hours of a small picture."""
+    axes.set_xticks(range(0, 25, 6), ["0", "6", "12", "18", "24 h"])
+    axes.tick_params(
+        colors=palette.QUIET, labelsize=7, length=2, pad=2, labelfontfamily="DejaVu Sans"
+    )
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color(palette.LINE)
 
 
 def _days(axes: Axes, days: Sequence[date]) -> None:
@@ -114,18 +252,28 @@ def _days(axes: Axes, days: Sequence[date]) -> None:
 
 
 def _dress(axes: Axes) -> None:
-    axes.grid(visible=True, axis="y", color="#d8dee4", linewidth=0.7)
+    axes.grid(visible=True, axis="y", color=palette.LINE, linewidth=0.7)
     axes.set_axisbelow(True)
-    axes.tick_params(colors=SOFT, labelsize=7)
+    axes.tick_params(colors=palette.QUIET, labelsize=8)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     for side in ("left", "bottom"):
-        axes.spines[side].set_color("#d0d7de")
+        axes.spines[side].set_color(palette.LINE_STRONG)
 
 
-def _svg(figure: Figure) -> str:
+def _svg(figure: Figure, *, fonts: str = "path") -> str:
+    """Return a picture as a data URI.
+
+    Args:
+        figure: is drawn on no ground of its own.
+        fonts: text as paths looks alike everywhere; as text (`none`) it is small, where there are many pictures of digits.
+    """
     file = io.BytesIO()
-    # Text as paths looks alike everywhere; by a fixed salt the same day is the same picture.
-    with rc_context({"svg.hashsalt": "backhaul", "svg.fonttype": "path"}):
-        figure.savefig(file, format="svg", metadata={"Date": None})
+    figure.patch.set_visible(False)
+    for axes in figure.axes:
+        axes.patch.set_visible(False)
+    # By a fixed salt the same day is the same picture; nobody asks who made it.
+    nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    with rc_context({"svg.hashsalt": "backhaul", "svg.fonttype": fonts, "hatch.linewidth": 0.8}):
+        figure.savefig(file, format="svg", metadata=nothing, dpi=140)
     return "data:image/svg+xml;base64," + base64.b64encode(file.getvalue()).decode()

@@ -20,13 +20,17 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from backhaul_spark import palette
 from backhaul_spark.errors import NothingFoundError, OptionError, TableMissingError
 from backhaul_spark.fleet import charts
+from backhaul_spark.fleet.evidence import LAT, LON, PeerEvidence
 from backhaul_spark.fleet.findings import count, number
 from backhaul_spark.fleet.hours import COMPLETE, UNREPORTED, hour_states, states_since
 from backhaul_spark.fleet.readings import Readings, Signal, Windows
+from backhaul_spark.fleet.settings import FleetSettings
 from backhaul_spark.fleet.standing import standing
 from backhaul_spark.fleet.unjudged import handed_over_later, not_compared
+from backhaul_spark.page_links import PageLinks
 from backhaul_spark.tables.delta import dataset_of, open_table
 from backhaul_spark.tables.schemas import ANOMALIES_TABLE, FLEET_DAYS_TABLE, ROLLUPS_TABLE
 
@@ -65,10 +69,20 @@ class Report:
     Args:
         root: the table root.
         clock: for "written at".
+        settings: what the fleet says of itself.
+        pages: links to the hub's pages.
     """
 
-    def __init__(self, root: str, clock: Clock) -> None:
+    def __init__(
+        self,
+        root: str,
+        clock: Clock,
+        settings: FleetSettings | None = None,
+        pages: PageLinks | None = None,
+    ) -> None:
         self._root, self._clock = root, clock
+        self._settings = settings or FleetSettings()
+        self._pages = pages or PageLinks("")
 
     def write(self, day: date, directory: str) -> Written:
         """Write `fleet-<day>.html` into a directory, which is made if need be.
@@ -121,7 +135,10 @@ class Report:
             hint = f"run `backhaul-spark anomalies --day {day}` first"
             raise NothingFoundError(f"{day} in fleet_days", hint)
         found = standing(self._root, day)
-        devices, codes = self._hours(day, [row["device"] for row in found if row["device"]])
+        devices, codes, signals = self._hours(
+            day, [row["device"] for row in found if row["device"]]
+        )
+        evidence = PeerEvidence(self._root, self._settings, day, devices, self._clock.now_ns())
         cohorts = [row for row in today if not row["node"]]
         unreported = int((codes == UNREPORTED).sum())
         now = datetime.fromtimestamp(self._clock.now_ns() / 1e9, UTC)
@@ -135,14 +152,41 @@ class Report:
             signals=_signals(history),
             cohorts=cohorts,
             firmwares=_firmwares(today),
-            worst=_worst(found),
-            anomalies=found[:ROWS_MAX],
+            worst=[row | {"link": self._pages.device(row["device"], day)} for row in _worst(found)],
+            anomalies=self._shown(day, found[:ROWS_MAX], evidence, devices, codes),
+            fleet_link=self._pages.fleet(day),
+            map=_map(evidence, signals, found),
+            peer_colours={"own": palette.SERIES[1], "peers": palette.LINE, "middle": palette.QUIET},
             not_compared=not_compared(_devices_by_signal(today)),
             anomalies_more=max(len(found) - ROWS_MAX, 0),
             heat_map=_heat_map(devices, codes),
-            state_colours=list(zip(charts.STATE_NAMES, charts.STATE_COLOURS, strict=True)),
+            states=[(name, charts.state_key(code)) for code, name in enumerate(charts.STATE_NAMES)],
+            palette=palette,
         )
         return page, len(devices), len(found)
+
+    def _shown(
+        self,
+        day: date,
+        found: Sequence[Row],
+        evidence: PeerEvidence,
+        devices: Sequence[str],
+        codes: NDArray[np.int8],
+    ) -> list[Row]:
+        """Return anomalies with a picture and a link each: beside its peers, or how its hours stand."""
+        compared = evidence.compared(found)
+        number = {device: at for at, device in enumerate(devices)}
+        shown = []
+        for row in found:
+            signal = str(Signal(row["node"], row["type"], row["key"])) if row["node"] else ""
+            link = self._pages.device(row["device"], day, signal) if row["device"] else ""
+            picture, about = None, ""
+            if (beside := compared.get(row["id"])) is not None:
+                picture, about = charts.comparison(beside), beside.what
+            elif row["device"] in number:
+                picture, about = charts.strip(codes[number[row["device"]]]), "hours of the day"
+            shown.append(row | {"link": link, "picture": picture, "about": about})
+        return shown
 
     def _later(self, day: date, devices: Sequence[str], codes: NDArray[np.int8]) -> str:
         """Describe the hours that have readings and no completeness report."""
@@ -159,15 +203,17 @@ class Report:
         found: list[Row] = rows.to_pylist()
         return found
 
-    def _hours(self, day: date, known: Sequence[str]) -> tuple[list[str], NDArray[np.int8]]:
-        """Return devices and how their hours stand, least complete first; `known` sent nothing, maybe."""
+    def _hours(
+        self, day: date, known: Sequence[str]
+    ) -> tuple[list[str], NDArray[np.int8], list[Signal]]:
+        """Return devices, how their hours stand, least complete first, and signals; `known` sent nothing, maybe."""
         windows = Windows("1h", day)
         reports = hour_states(self._root, windows)
         readings = Readings(dataset_of(open_table(self._root, ROLLUPS_TABLE)))
         census = readings.census(windows, [*reports.devices, *known])
         codes = reports.standing(census.devices, census.seen)
         order = np.lexsort((codes.sum(axis=1), (codes == COMPLETE).sum(axis=1)))
-        return [census.devices[at] for at in order.tolist()], codes[order]
+        return [census.devices[at] for at in order.tolist()], codes[order], census.signals
 
 
 def _target(directory: str, day: date) -> Path:
@@ -260,7 +306,8 @@ def _signals(history: Sequence[Row]) -> str | None:
     devices: defaultdict[Signal, int] = defaultdict(int)
     values: defaultdict[tuple[Signal, date], list[tuple[float, int]]] = defaultdict(list)
     for row in history:
-        if row["node"] and row["median"] is not None:
+        # The middle of all places is no place.
+        if row["node"] and row["median"] is not None and row["type"] not in (LAT, LON):
             signal = Signal(row["node"], row["type"], row["key"])
             devices[signal] += row["devices"]
             values[signal, row["date"]].append((row["median"], row["devices"]))
@@ -312,6 +359,13 @@ def _worst(found: Sequence[Row]) -> list[Row]:
             entry["seen"] = f"{row['hours_seen']} of {row['hours']}"
             entry["hours_waiting"] = row["hours_waiting"]
     return sorted(of.values(), key=lambda entry: -entry["score"])[:WORST_MAX]
+
+
+def _map(evidence: PeerEvidence, signals: Sequence[Signal], found: Sequence[Row]) -> str | None:
+    """Draw where the devices are, those with anomalies in the order of the worst; None where none says it."""
+    places = evidence.places(signals)
+    marked = dict.fromkeys(row["device"] for row in found if row["device"])
+    return charts.fleet_map(places, list(marked)) if places else None
 
 
 def _heat_map(devices: Sequence[str], codes: NDArray[np.int8]) -> Row:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from backhaul_spark.config_file import read_config, refuse_unknown
@@ -19,11 +20,13 @@ class FleetSettings:
         model, firmware: text series in which a vehicle says what it is.
         drains: signals that run empty, such as a battery: to fall faster than the peers is an
             anomaly.
+        units: of series, for pictures.
     """
 
     model: str = "vehicle.model"
     firmware: str = "vehicle.firmware"
     drains: tuple[str, ...] = ("battery.soc",)
+    units: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def read(cls, path: str | None) -> FleetSettings:
@@ -42,10 +45,14 @@ def signal_of(text: str) -> Signal:
 
 
 def _checked(values: dict[str, Any]) -> dict[str, Any]:
-    refuse_unknown(values, [field.name for field in fields(FleetSettings)], "[fleet]")
+    refuse_unknown(values, [each.name for each in fields(FleetSettings)], "[fleet]")
     checked: dict[str, Any] = {}
     for key, value in values.items():
         series = value if key == "drains" else [value]
+        if key == "units":
+            if not isinstance(value, dict) or not all(isinstance(u, str) for u in value.values()):
+                raise OptionError("[fleet.units]", value, 'units such as "battery.temp" = "°C"')
+            series = list(value)
         if not isinstance(series, list) or not all(isinstance(each, str) for each in series):
             raise OptionError(f"[fleet] {key}", value, "series such as vehicle.model")
         for each in series:

@@ -105,7 +105,7 @@ class Surveyor:
                 f"no rollups of {day} or the days before", "run `backhaul-spark rollup`"
             )
         hours = self._hours(windows)
-        cohorts = self._cohorts(windows, census.devices)
+        cohorts = self.cohorts(windows, census.devices)
         by_state = reports.counts(census.devices)
         judge = Judge(
             cohorts,
@@ -156,7 +156,8 @@ class Surveyor:
             _, before = next(days)
             judge.take(signal, cells, before if (before.count > 0).any() else None)
 
-    def _cohorts(self, windows: Windows, devices: Sequence[str]) -> Cohorts:
+    def cohorts(self, windows: Windows, devices: Sequence[str]) -> Cohorts:
+        """Return devices by the model and firmware that they said last."""
         look_back = Windows("1d", windows.first - timedelta(days=LOOK_BACK_DAYS), LOOK_BACK_DAYS)
         so_far = Windows("1h", windows.first)
 

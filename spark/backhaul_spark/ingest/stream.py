@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -14,11 +12,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from backhaul_runtime.clock import Clock
 from backhaul_spark import errors
-from backhaul_spark.checkpoint import FILE, checkpoint_uri, prepare_checkpoint, with_scheme
+from backhaul_spark.checkpoint import checkpoint_uri, prepare_checkpoint, with_scheme
+from backhaul_spark.ingest.checkpoint_files import batch_digest, checkpoint_id
 from backhaul_spark.ingest.owed import Owed
 from backhaul_spark.nats.dictionaries import DictionaryReader
 from backhaul_spark.source.jetstream_source import JetStreamSource, SourceSettings
-from backhaul_spark.tables.files import open_input
 from backhaul_spark.tables.part_writer import REPORT_COLUMNS, TaskReport, write_parts
 
 if TYPE_CHECKING:
@@ -115,23 +113,6 @@ class IngestQuery:
         """
         self._app = self._app or checkpoint_id(self._checkpoint)
         return self._app
-
-
-def checkpoint_id(uri: str) -> str:
-    """Name a checkpoint. Raises: OSError while its query has not started yet."""
-    # Hadoop takes what follows file:// as it is; Arrow wants it percent-encoded.
-    with open_input(uri.removeprefix(FILE), "metadata") as file:
-        return f"backhaul-checkpoint-{json.loads(file.read())['id']}"
-
-
-def batch_digest(uri: str, batch: int) -> int:
-    """Return a number that stands for the plan that Spark made of a batch.
-
-    Its own number is not enough: a checkpoint that went back in time (a power cut, a copy put back)
-    plans another batch under one that the tables have already.
-    """
-    with open_input(uri.removeprefix(FILE), f"offsets/{batch}") as file:
-        return int.from_bytes(blake2b(file.read(), digest_size=7).digest(), "little")
 
 
 def run_query(start: Callable[[], StreamingQuery], stopping: Callable[[], bool]) -> None:

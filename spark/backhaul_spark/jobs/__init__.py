@@ -1,4 +1,4 @@
-"""Work on all tables: retention, and small files made large.
+"""Work on all tables: retention, small files made large, and how far behind each job is.
 
-Enter at `maintain`.
+Enter at `maintain` or `progress`.
 """

@@ -10,6 +10,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -123,6 +124,50 @@ class Reader:
                 self._require_gone(stream, [(lo, hi)] if lo <= hi else [])
                 return
 
+    def read_subject(self, stream: str, lo: int, hi: int, subject: str) -> Iterator[Stored]:
+        """Yield the messages `lo` to `hi` (included) on a subject, which may have wildcards, in order.
+
+        Raises:
+            ServerBehindError: of a cluster, the leader has more; whatever was yielded is right.
+        """
+        while lo <= hi:
+            part, done = self._batch(stream, lo, hi, subject)
+            if part.seqs:
+                lo = part.seqs[-1] + 1
+                yield part
+            if done:
+                self._require_no_more(stream, lo, hi, subject)
+                return
+
+    def first_since(self, stream: str, time_us: int) -> int | None:
+        """Return the sequence of the first message that was stored at a time (µs since 1970) or later; None: none was."""
+        moment = datetime.fromtimestamp(time_us / 1e6, UTC)
+        wanted = {"start_time": moment.isoformat().replace("+00:00", "Z"), "batch": 1}
+        reply = self.connection.send(
+            f"{self._api_of(stream)}.DIRECT.GET.{stream}", json.dumps(wanted).encode()
+        )
+        found = None
+        while True:
+            header, _ = self.connection.answer(reply, f"direct get of {stream} since {moment}")
+            if header.startswith(b"NATS/1.0 ") and b"\r\nNats-Sequence:" not in header:
+                self._is_end(stream, header, Stored())
+                return found
+            found = int(_field(header, b"Nats-Sequence"))
+
+    def _require_no_more(self, stream: str, lo: int, hi: int, subject: str) -> None:
+        if lo > hi or self.streams([stream])[stream].replicas == 1:
+            return
+        header, body = self.connection.request(
+            f"{self._api_of(stream)}.STREAM.MSG.GET.{stream}",
+            json.dumps({"seq": lo, "next_by_subj": subject}).encode(),
+        )
+        answer = {} if header.startswith(b"NATS/1.0 503") else json.loads(body)
+        if answer.get("error", {}).get("err_code") == _NO_MESSAGE:
+            return
+        found = answer.get("message", {}).get("seq")
+        if found is None or found <= hi:
+            raise ServerBehindError(self.connection.server, stream, f"is not there yet at {lo}")
+
     def _require_gone(self, stream: str, missing: Iterable[tuple[int, int]]) -> None:
         """Make sure that the stream's leader has nothing of these ranges.
 
@@ -156,8 +201,13 @@ class Reader:
                     self.connection.server, stream, f"is not there yet at {found}"
                 )
 
-    def _batch(self, stream: str, lo: int, hi: int) -> tuple[Stored, bool]:
-        wanted = {"seq": lo, "batch": min(BATCH_MESSAGES, hi - lo + 1), "max_bytes": BATCH_BYTES}
+    def _batch(
+        self, stream: str, lo: int, hi: int, subject: str | None = None
+    ) -> tuple[Stored, bool]:
+        size = min(BATCH_MESSAGES, hi - lo + 1)
+        wanted: dict[str, object] = {"seq": lo, "batch": size, "max_bytes": BATCH_BYTES}
+        if subject is not None:
+            wanted["next_by_subj"] = subject
         what = f"direct get of {stream} from {lo}"
         reply = self.connection.send(
             f"{self._api_of(stream)}.DIRECT.GET.{stream}", json.dumps(wanted).encode()
@@ -171,7 +221,7 @@ class Reader:
             # The server writes its fields last; a sender may have put the same names in front.
             seq = int(_field(header, b"Nats-Sequence"))
             if seq > hi:
-                continue  # the rest of this answer lies beyond the range: deletions moved it up
+                continue  # the rest of this answer lies beyond the range: what is left out moved it up
             part.seqs.append(seq)
             part.subjects.append(_field(header, b"Nats-Subject").decode(errors="replace"))
             part.times.append(_field(header, b"Nats-Time-Stamp").decode())
@@ -244,10 +294,9 @@ def borrowed(endpoint: Endpoint) -> Iterator[Reader]:
     except BaseException:
         connection.close()
         raise
-    displaced = _idle.get((os.getpid(), endpoint))
-    if displaced is not None:
-        displaced.close()
-    _idle[os.getpid(), endpoint] = connection
+    # In one step: of two threads that give theirs back, one keeps it.
+    if _idle.setdefault((os.getpid(), endpoint), connection) is not connection:
+        connection.close()
 
 
 def close_connections() -> None:

@@ -114,7 +114,7 @@ def _starts(rows: Rows, of: Callable[[Rows], object]) -> NDArray[np.int64]:
 def _long_hour(pieces: Iterable[Rows]) -> Iterator[tuple[str, NDArray[np.void]]]:
     with scratch_file() as numbers:
         hour, minute = _Open("1h", numbers), _Open("1m", numbers)
-        for counted in _counted(pieces):
+        for counted in counted_of(pieces):
             starts = counted.starts(WIDTHS_NS["1m"])
             for start, end in zip(starts, [*starts[1:], len(counted.rows)], strict=True):
                 number = int(counted.time_ns[start]) // WIDTHS_NS["1m"]
@@ -209,7 +209,8 @@ def _doubles(numbers: IO[bytes], at: int, count: int) -> NDArray[np.float64]:
     return np.frombuffer(numbers.read(8 * count), np.float64)
 
 
-def _counted(pieces: Iterable[Rows]) -> Iterator[Counted]:
+def counted_of(pieces: Iterable[Rows]) -> Iterator[Counted]:
+    """Yield the rows that count, in order, with all of one stamp together; a long stamp in parts."""
     for stamps in grouped(pieces, _stamp):
         if isinstance(stamps, Long):
             yield from _of_long_stamp(stamps)

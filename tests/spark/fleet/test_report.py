@@ -6,21 +6,30 @@ import base64
 import json
 import re
 from html.parser import HTMLParser
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, unquote, urlsplit
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from matplotlib.image import imread
 
 from backhaul_runtime.clock import SYSTEM_CLOCK
+from backhaul_spark import palette
 from backhaul_spark.cli.main import cli
 from backhaul_spark.errors import NothingFoundError, OptionError, TableMissingError
 from backhaul_spark.fleet import charts
+from backhaul_spark.fleet.evidence import Compared, PeerEvidence, Whereabouts
+from backhaul_spark.fleet.hours import COMPLETE, WAITING
 from backhaul_spark.fleet.job import FleetJob
+from backhaul_spark.fleet.readings import Signal
 from backhaul_spark.fleet.report import Report
 from backhaul_spark.fleet.settings import FleetSettings
+from backhaul_spark.fleet.standing import standing
+from backhaul_spark.page_links import PageLinks
 from backhaul_spark.query.plot import NAME_LENGTH_MAX, plain
 from backhaul_spark.tables.delta import make_table
 from backhaul_spark.tables.schemas import ROLLUPS_TABLE
@@ -33,6 +42,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 SCRIPT = "<script>alert(1)</script>"
+PAGES = "https://hub.example:8443/pages/"
+STUCK, SILENT = '"><img src=x onerror=alert(1)>', "../#/alerts?x=1&y='2"
 QUOTES = "\"' onerror=alert(1) $x^2$ &amp; \u202e\u6f22 {{ 7 * 7 }}"
 
 
@@ -59,7 +70,8 @@ class Page(HTMLParser):
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Tables of a fleet whose vehicles call themselves what they like."""
     root = tmp_path_factory.mktemp("hostile")
-    fleet = SimulatedFleet(150, 3, stuck=(1,), silent=(2,))
+    fleet = SimulatedFleet(150, 3, stuck=(1,), silent=(2,), placed=True)
+    fleet.names[1:3] = [STUCK, SILENT]
     fleet.models = [{"VAN-1": SCRIPT, "VAN-2": QUOTES}.get(name, name) for name in fleet.models]
     make_table(str(root), ROLLUPS_TABLE)
     for day in [*days_before(1), DAY]:
@@ -73,6 +85,11 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def page(hostile: Path) -> Page:
     return Page(Report(str(hostile), SYSTEM_CLOCK).page(DAY)[0])
+
+
+@pytest.fixture(scope="module")
+def linked(hostile: Path) -> Page:
+    return Page(Report(str(hostile), SYSTEM_CLOCK, pages=PageLinks(PAGES)).page(DAY)[0])
 
 
 def test_the_page_says_what_was_found_and_how_complete_the_day_is(page: Page) -> None:
@@ -90,6 +107,8 @@ def test_the_page_says_what_was_found_and_how_complete_the_day_is(page: Page) ->
 def test_what_vehicles_say_is_text_and_never_markup(page: Page) -> None:
     assert SCRIPT in page.text
     assert QUOTES in page.text
+    assert STUCK in page.text
+    assert SILENT in page.text
     assert {tag for tag, _ in page.tags} & {"script", "iframe", "object", "link"} == set()
     assert not any(name.startswith("on") for _, attrs in page.tags for name in attrs)
     [policy] = [attrs["content"] for _, attrs in page.tags if "http-equiv" in attrs]
@@ -97,7 +116,8 @@ def test_what_vehicles_say_is_text_and_never_markup(page: Page) -> None:
 
 
 def test_the_page_needs_nothing_but_itself(page: Page) -> None:
-    assert len(page.images()) == 4
+    # Five states, two anomalies, the map, and four of the fleet.
+    assert len(page.images()) == 5 + 2 + 1 + 4
     for source in page.images():
         kind, _, data = source.partition(",")
         assert kind == "data:image/svg+xml;base64"
@@ -106,6 +126,90 @@ def test_the_page_needs_nothing_but_itself(page: Page) -> None:
     urls = [attrs.get(name) for _, attrs in page.tags for name in ("src", "href", "action")]
     assert all(url is None or url.startswith("data:") for url in urls)
     assert "url(" not in page.text
+
+
+def test_links_lead_to_the_device_on_its_day_whatever_it_calls_itself(linked: Page) -> None:
+    links = [attrs["href"] or "" for tag, attrs in linked.tags if tag == "a"]
+    assert not any(name.startswith("on") for _, attrs in linked.tags for name in attrs)
+    assert all(link.startswith("https://hub.example:8443/pages/#/") for link in links)
+    of_the_day = {"range": ["2026-01-20T00:00:00.000Z~2026-01-21T00:00:00.000Z"]}
+    found = set()
+    for link in links:
+        path, _, query = urlsplit(link).fragment.partition("?")
+        said = parse_qs(query)
+        assert of_the_day.items() <= said.items()
+        found.add((*(unquote(each) for each in path.split("/")[1:]), *said.get("series", ())))
+    assert found == {
+        ("fleet",),
+        *{("device", STUCK, "cabin.temp"), ("device", STUCK), ("device", SILENT)},
+    }
+
+
+def test_a_link_is_an_address_of_http_or_nothing(hostile: Path, tmp_path: Path) -> None:
+    for url in ("javascript:alert(1)", "hub.example", "https://", "https://h/#x", "https://[x"):
+        with pytest.raises(OptionError, match="--page-url"):
+            PageLinks(url)
+    asked = ["report", "--table-root", str(hostile), "--day", str(DAY), "--out", str(tmp_path)]
+    run = CliRunner().invoke(cli, [*asked, "--page-url", PAGES], catch_exceptions=False)
+    assert run.exit_code == 0
+    assert f'href="{PAGES}#/fleet?' in (tmp_path / f"fleet-{DAY}.html").read_text()
+
+
+def test_an_anomaly_stands_beside_its_peers(hostile: Path) -> None:
+    [stuck, _] = found = standing(str(hostile), DAY)
+    assert (stuck["kind"], stuck["device"]) == ("stuck", STUCK)
+    rows = SimulatedFleet(150, 3, stuck=(1,), silent=(2,), placed=True)
+    rows.names[1:3] = [STUCK, SILENT]
+    units = FleetSettings(units={"cabin.temp": "\N{DEGREE SIGN}C"})
+    evidence = PeerEvidence(str(hostile), units, DAY, sorted(rows.names), SYSTEM_CLOCK.now_ns())
+    [(of, compared)] = evidence.compared(found).items()
+    assert (of, compared.what) == (stuck["id"], "cabin.temp, \N{DEGREE SIGN}C")
+    assert np.ptp(compared.own[8:]) == 0
+    assert np.ptp(compared.middle[8:]) > 1
+    assert (compared.low <= compared.middle).all()
+    assert (compared.middle <= compared.high).all()
+    # It is none of its own peers, who are of its model and firmware.
+    of_model = np.array([m == rows.models[1] for m in rows.models])
+    peers = of_model & np.array([f == rows.firmwares[1] for f in rows.firmwares])
+    peers[[1, 2]] = False
+    level = rows.cells(Signal("cabin", "temp"), DAY).level
+    assert compared.middle == pytest.approx(np.median(level[peers], axis=0))
+    places = {
+        each.device: each.last
+        for each in evidence.places([Signal("gps", "lat"), Signal("gps", "lon")])
+    }
+    assert len(places) == 149
+    assert places[STUCK] == pytest.approx((49.001, 8.423))
+    assert evidence.places([Signal("gps", "lat")]) == []
+
+
+def test_a_complete_hour_has_the_legends_colour_in_every_map() -> None:
+    for code, state in ((COMPLETE, "complete"), (WAITING, "waiting")):
+        picture = charts.banded_heat_map(np.full((30, 24), code, dtype=np.int8))
+        svg = base64.b64decode(picture.partition(",")[2]).decode()
+        [png] = re.findall(r"data:image/png;base64,([^\"]+)", svg)
+        pixels = imread(BytesIO(base64.b64decode(png)))[:, :, :3]
+        shown = {
+            "#" + "".join(f"{round(255 * float(c)):02x}" for c in pixel)
+            for pixel in pixels.reshape(-1, 3)
+        }
+        assert shown == {palette.STATES[state]}
+        named = charts.named_heat_map(["VID-001"], np.full((1, 24), code, dtype=np.int8))
+        assert palette.STATES[state] in base64.b64decode(named.partition(",")[2]).decode()
+
+
+def test_pictures_have_the_colours_of_the_pages() -> None:
+    tokens = Path(__file__).parents[3] / "hub/page/src/look/tokens.css"
+    if not tokens.is_file():
+        pytest.skip("the sources of the pages are not here")
+    light = dict(re.findall(r"--([\w-]+): light-dark\((#\w{6}),", tokens.read_text()))
+    assert {
+        f"state-{name}": colour for name, colour in palette.STATES.items()
+    }.items() <= light.items()
+    assert tuple(light[f"series-{n}"] for n in range(1, 7)) == palette.SERIES
+    named = {"text": palette.TEXT, "text-quiet": palette.QUIET, "ground": palette.GROUND, "surface": palette.SURFACE,
+             "sunken": palette.SUNKEN, "line": palette.LINE, "line-strong": palette.LINE_STRONG, "accent": palette.ACCENT}  # fmt: skip
+    assert named.items() <= light.items()
 
 
 def test_the_command_writes_the_same_page_and_says_where(
@@ -174,6 +278,13 @@ def test_pictures_of_a_hundred_thousand_devices_stay_small() -> None:
     assert len(charts.banded_heat_map(codes)) < 300_000
     names = [f"SIM-{number:06d}" for number in range(40)]
     assert len(charts.named_heat_map(names, codes[:40])) < 800_000
+    spots = np.random.default_rng(1).normal(50, 1, (5000, 2, 1))
+    places = [Whereabouts(f"SIM-{at}", *each) for at, each in enumerate(spots)]
+    assert len(charts.fleet_map(places, names)) < 400_000
+    hours = spots[:60].reshape(5, 24)
+    compared = Compared("battery.temp", hours[0], hours[1] - 3, hours[2], hours[3] + 3)
+    assert len(charts.comparison(compared)) < 12_000
+    assert len(charts.strip(codes[0])) < 45_000
 
 
 def test_names_in_pictures_are_short_and_no_formulas() -> None:

@@ -66,6 +66,8 @@ class Part:
         own_log = ["-l", str(log)] if Path(arguments[0]).name == "nats-server" else []
         self._arguments = [*arguments, *own_log]
         self.log = log
+        self.before: tuple[str, ...] = ()
+        """Words before the command: a program that runs it."""
         self._process: asyncio.subprocess.Process | None = None
 
     @property
@@ -98,7 +100,11 @@ class Part:
             raise RigError(f"{self.name} runs already")
         with self.log.open("ab") as output:
             self._process = await asyncio.create_subprocess_exec(
-                *self._arguments, stdin=asyncio.subprocess.DEVNULL, stdout=output, stderr=output
+                *self.before,
+                *self._arguments,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
             )
 
     async def stop(self, number: int = signal.SIGTERM) -> None:

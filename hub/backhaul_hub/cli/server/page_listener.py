@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import click
 
 from backhaul_hub.access.keys import read_keys
-from backhaul_hub.access.logins import add_page_login
+from backhaul_hub.access.logins import add_later_logins
 from backhaul_hub.cli._options import directory_option
 from backhaul_hub.config import load
 from backhaul_hub.errors import ConfigError
@@ -49,7 +49,7 @@ def page_listener(directory: Path, host: str | None, port: int | None, no_tls: b
     tls = has_tls(directory) and not no_tls and first.scheme == "wss"
     own = has_tls(directory) and not is_loopback(page.listen.rpartition(":")[0])
     with alone_in(directory):
-        add_page_login(
+        add_later_logins(
             directory, read_keys(directory), now_s=SystemClock().now_ns() // 1_000_000_000
         )
         written = write_listener(directory, host, port, origins(page, tls=own), tls=tls)

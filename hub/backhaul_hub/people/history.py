@@ -1,0 +1,86 @@
+"""Passing questions about the past on to the server of history, which is a process of its own (ADR 42).
+
+It knows nothing of rights: who asks may ask once a question comes to this. It has the tables, and the hub has not.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from nats.aio.client import Client
+from nats.errors import Error as NatsError
+from nats.errors import NoRespondersError
+
+from backhaul_codec.protocol.history import ANSWER_S_MAX, SUBJECT, PastQuestion
+from backhaul_codec.strict.json import Reader
+from backhaul_hub.errors import HubError
+
+
+class _Refusal(msgspec.Struct):
+    message: str
+    hint: str
+
+
+class _Answer(msgspec.Struct):
+    """The part of an answer that the hub looks at."""
+
+    error: _Refusal | None = None
+
+
+_ANSWER = Reader(_Answer)
+
+AT_ONCE = 8
+"""Questions that are on their way; the server works at four, and further ones are refused here."""
+START = (
+    "start it where the tables are: backhaul-spark serve-history --table-root ROOT --hub-dir DIR"
+)
+_LOOK_S = 2.0
+_WAIT_S = ANSWER_S_MAX + 5.0
+
+
+class HistoryGate:
+    """Asks the server of history.
+
+    Args:
+        client: a connection in account HUB.
+        wait_s: for how long an answer is waited for.
+    """
+
+    def __init__(self, client: Client, wait_s: float = _WAIT_S) -> None:
+        self._client = client
+        self._wait_s = wait_s
+        self._under_way = 0
+
+    async def ask(self, question: PastQuestion) -> msgspec.Raw:
+        """Return the answer, as its server wrote it.
+
+        Raises:
+            HubError: nobody serves history, or too many ask; or its server refused, in its own words.
+        """
+        if self._under_way >= AT_ONCE:
+            raise HubError(f"{AT_ONCE} questions about the past are under way", hint="ask again")
+        self._under_way += 1
+        try:
+            return await self._answer(msgspec.json.encode(question))
+        finally:
+            self._under_way -= 1
+
+    async def trouble(self) -> str:
+        """Return why nobody answers; empty: somebody does."""
+        try:
+            await self._client.request(SUBJECT, b"", timeout=_LOOK_S)
+        except (NatsError, TimeoutError) as error:
+            return repr(error)
+        return ""
+
+    async def _answer(self, body: bytes) -> msgspec.Raw:
+        try:
+            message = await self._client.request(SUBJECT, body, timeout=self._wait_s)
+        except NoRespondersError as error:
+            raise HubError("nobody serves history", hint=START) from error
+        except (NatsError, TimeoutError) as error:
+            what = f"no answer from the server of history: {error!r}"
+            raise HubError(what, hint=f"see its log; {START}") from error
+        said = _ANSWER.read(message.data)
+        if said.error is not None:
+            raise HubError(said.error.message, hint=said.error.hint)
+        return msgspec.Raw(message.data)

@@ -1,0 +1,79 @@
+"""`backhaul-spark serve-history`: Answer questions of pages about the past of a series."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from backhaul_spark.cli import _options
+
+if TYPE_CHECKING:
+    from backhaul_spark.serve.server import HistoryServer
+
+_LOGIN = "creds/history.creds"
+
+
+@click.command("serve-history")
+@_options.table_root
+@click.option(
+    "--hub-dir",
+    type=click.Path(file_okay=False),
+    help="Directory that `backhaul-hub init` made: address and login are in it.",
+)
+@click.option("--servers", help="nats://host:port, several with commas; tls:// for TLS.")
+@click.option("--credentials", help="The hub's creds/history.creds.")
+@click.option("--tls-ca", help="File with the certificate authority to trust.")
+@click.option("--checkpoint", help="That of `ingest`; default: beside the tables.")
+@_options.quiet
+def serve_history(
+    table_root: str,
+    hub_dir: str | None,
+    servers: str | None,
+    credentials: str | None,
+    tls_ca: str | None,
+    checkpoint: str | None,
+    quiet: bool,
+) -> None:
+    """Answer questions of pages about the past of a series, until it is stopped.
+
+    The control plane passes them on, of people who may ask. HistoryAnswers come from rollups and points, and of what
+    ingest has not written yet from the hub's streams. Neither Spark nor Java takes part; the tables need not be there.
+    """
+    from backhaul_codec.programs import json_logs
+    from backhaul_runtime.clock import SYSTEM_CLOCK
+    from backhaul_spark.checkpoint import checkpoint_uri, with_scheme
+    from backhaul_spark.nats.direct_get import close_connections
+    from backhaul_spark.nats.endpoint import endpoint_from
+    from backhaul_spark.serve.answers import HistoryAnswers
+    from backhaul_spark.serve.server import HistoryServer
+    from backhaul_spark.serve.tail import TailReader
+    from backhaul_spark.serve.view import Tables
+
+    json_logs.configure(sys.stderr, SYSTEM_CLOCK.monotonic_s, "info")
+    if hub_dir and not credentials:
+        credentials = str(Path(hub_dir) / _LOGIN)
+    source = _options.source_options(hub_dir, servers, credentials, tls_ca, "")
+    endpoint = endpoint_from(source)
+    place = with_scheme(checkpoint) if checkpoint else checkpoint_uri(table_root, "ingest")
+    answers = HistoryAnswers(Tables(table_root, place), TailReader(endpoint), SYSTEM_CLOCK)
+    server = HistoryServer(answers.answer, endpoint)
+    try:
+        asyncio.run(
+            _run(server, lambda: _options.tell("answering questions about history", quiet=quiet))
+        )
+    finally:
+        close_connections()
+
+
+async def _run(server: HistoryServer, ready: Callable[[], None]) -> None:
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    await server.run(stopping, ready)

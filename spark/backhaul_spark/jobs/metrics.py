@@ -1,0 +1,64 @@
+"""Metrics of the jobs: how far behind the hub's streams, and behind one another. Pure.
+
+None has a device for a label, as of the hub's (docs/metrics.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from backhaul_codec.assurance.metrics import Metric, Sample
+
+_P = "backhaul_spark_"
+LOOKED = Metric(f"{_P}looked_timestamp_seconds", "When all of this was seen")
+HUB_UP = Metric(f"{_P}hub_up", "1 while the hub answers for its streams")
+BEHIND = Metric(
+    f"{_P}job_behind_messages", "Messages that a job has not read", labels=("reader", "stream")
+)
+INGESTS = Metric(f"{_P}ingests", "Number of the last ingest that is in the table points")
+ROLLUP_BEHIND = Metric(f"{_P}rollup_behind_ingests", "Ingests that the rollups do not have yet")
+WRITTEN = Metric(
+    f"{_P}table_written_timestamp_seconds",
+    "When a job last committed to a table",
+    labels=("table",),
+)
+METRICS = (LOOKED, HUB_UP, BEHIND, INGESTS, ROLLUP_BEHIND, WRITTEN)
+
+
+@dataclass(frozen=True, slots=True)
+class JobsSeen:
+    """The findings of one look at hub, checkpoints and tables.
+
+    Args:
+        looked_ns: ns since the Unix epoch.
+        last_seqs: the last sequence of each stream of the hub; None: the hub did not answer.
+        read_seqs: by job, the last sequence of each stream that it has read.
+        ingested: the number of the last ingest, 0 for none.
+        rolled_up: the last ingest that the rollups have, 0 for none.
+        written_ns: by table, when it was last written; ns since the Unix epoch.
+    """
+
+    looked_ns: int
+    last_seqs: Mapping[str, int] | None = None
+    read_seqs: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    ingested: int = 0
+    rolled_up: int = 0
+    written_ns: Mapping[str, int] = field(default_factory=dict)
+
+
+def samples(seen: JobsSeen | None) -> Iterator[Sample]:
+    """Yield all values; nothing before the first look."""
+    if seen is None:
+        return
+    yield Sample(LOOKED, seen.looked_ns / 1e9)
+    yield Sample(HUB_UP, seen.last_seqs is not None)
+    for job, read in seen.read_seqs.items():
+        for stream, last in (seen.last_seqs or {}).items():
+            # A stream that was made anew begins at 1 again: all of it is unread.
+            at = read.get(stream, 0)
+            yield Sample(BEHIND, last - at if at <= last else last, (job, stream))
+    yield Sample(INGESTS, seen.ingested)
+    yield Sample(ROLLUP_BEHIND, max(seen.ingested - seen.rolled_up, 0))
+    for table, written_ns in seen.written_ns.items():
+        yield Sample(WRITTEN, written_ns / 1e9, (table,))

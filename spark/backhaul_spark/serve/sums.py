@@ -1,0 +1,102 @@
+"""The least, the greatest and the number of readings in each bucket: no peak is lost, none is counted twice. Pure."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from backhaul_spark.serve.plan import BucketPlan
+
+_GREATEST = sys.float_info.max
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The contents of a chart: `times_us` (int64), `least` and `greatest` (float64) and `counts` (int64), all (n,).
+
+    `width_us`: of each bucket, which begins at its time; 0: these are readings themselves.
+    """
+
+    times_us: NDArray[np.int64]
+    least: NDArray[np.float64]
+    greatest: NDArray[np.float64]
+    counts: NDArray[np.int64]
+    width_us: int
+
+
+class Sums:
+    """Takes readings, and windows that sum up others, in any order.
+
+    Args:
+        plan: the buckets. What lies in none of them is left out.
+        readings_max: up to so many readings are shown as they are, where no window is among them.
+    """
+
+    def __init__(self, plan: BucketPlan, readings_max: int) -> None:
+        self._plan = plan
+        self._least = np.full(plan.count, np.inf)
+        self._greatest = np.full(plan.count, -np.inf)
+        self._counts = np.zeros(plan.count, np.int64)
+        self._readings: list[tuple[NDArray[np.int64], NDArray[np.float64]]] | None = []
+        self._left = readings_max
+
+    @property
+    def count(self) -> int:
+        """How many readings there are in all buckets."""
+        return int(self._counts.sum())
+
+    def add_readings(self, times_us: NDArray[np.int64], values: NDArray[np.float64]) -> None:
+        """Take readings: times (n,) int64, values (n,) float64, none of them NaN."""
+        bucket = self._plan.buckets(times_us)
+        inside = (bucket >= 0) & (bucket < self._plan.count)
+        times_us, values, bucket = times_us[inside], values[inside], bucket[inside]
+        np.minimum.at(self._least, bucket, values)
+        np.maximum.at(self._greatest, bucket, values)
+        self._counts += np.bincount(bucket, minlength=self._plan.count)
+        if self._readings is not None and len(times_us):
+            self._readings.append((times_us, values))
+            self._left -= len(times_us)
+            if self._left < 0:
+                self._readings = None
+
+    def add_windows(
+        self,
+        starts_us: NDArray[np.int64],
+        least: NDArray[np.float64],
+        greatest: NDArray[np.float64],
+        counts: NDArray[np.int64],
+    ) -> None:
+        """Take windows, all arrays (n,): each of at least one reading, and inside of one bucket."""
+        bucket = self._plan.buckets(starts_us)
+        inside = (bucket >= 0) & (bucket < self._plan.count)
+        bucket = bucket[inside]
+        np.minimum.at(self._least, bucket, least[inside])
+        np.maximum.at(self._greatest, bucket, greatest[inside])
+        np.add.at(self._counts, bucket, counts[inside])
+        if len(bucket):
+            self._readings = None
+
+    def shown(self) -> Shown:
+        """Return the readings where they are few, else the buckets that have any; by time."""
+        if self._readings:
+            times = np.concatenate([each for each, _ in self._readings])
+            values = _finite(np.concatenate([each for _, each in self._readings]))
+            order = np.argsort(times, kind="stable")
+            times, values = times[order], values[order]
+            return Shown(times, values, values, np.ones(len(times), np.int64), 0)
+        there = np.flatnonzero(self._counts)
+        return Shown(
+            self._plan.start_us + there * self._plan.width_us,
+            _finite(self._least[there]),
+            _finite(self._greatest[there]),
+            self._counts[there],
+            self._plan.width_us,
+        )
+
+
+def _finite(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """JSON has no infinity: the greatest double stands for it, as in the tables' statistics."""
+    return np.clip(values, -_GREATEST, _GREATEST)
