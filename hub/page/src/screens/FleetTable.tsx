@@ -117,7 +117,7 @@ function valueColumn(series: string): Column<FleetRow> {
   return {
     id: `value:${series}`,
     title: series,
-    width: "minmax(4.5rem, 0.8fr)",
+    width: "minmax(6rem, 0.8fr)",
     align: "end",
     value: (row) => {
       const value = row.values[series]?.value;
