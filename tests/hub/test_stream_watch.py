@@ -50,8 +50,9 @@ async def test_lanes_are_watched_while_other_streams_are_in_trouble(
     async def happens(*_: object) -> None:
         raise AssertionError
 
-    def look(infos: list[Json | None], *_: object) -> None:
+    def look(infos: list[Json | None], *_: object) -> list[str]:
         looked.append([info is None for info in infos])
+        return []
 
     async def feeds(shard: int, *_: object) -> None:
         fed.append(shard)

@@ -131,7 +131,9 @@ class Streams(Subsystem):
                 await self.feeds.look(shard, info, self._ground.clock.monotonic_s())
             except HubError as error:
                 failed = error
-        self._fleet.sources.look(relays, asked_s, self._gate.leafs.links)
+        for device in self._fleet.sources.look(relays, asked_s, self._gate.leafs.links):
+            log.warning("link_cut", device=device, why="none of its lanes was ever heard over it")
+            await self._gate.leafs.cut(device)
         if failed is not None:
             raise failed
 

@@ -16,6 +16,7 @@ from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.device import Device, DeviceLink
 from backhaul_hub.errors import HubError
+from backhaul_hub.links.deaf_links import DeafLinks
 from backhaul_hub.links.leaf_connections import LEAFS_INTERVAL_S
 from backhaul_hub.links.pushes import Pushes, Pushing
 from backhaul_hub.links.sources import (
@@ -66,6 +67,7 @@ class SourceKeeper:
         self._plans = [SourcePlan() for _ in range(config.fleet.shards)]
         self._watch = SourceWatch(config.link.stalled_after_s, config.link.stuck_after_s)
         self._owed = OwedWatch()
+        self._deaf = DeafLinks()
         self._due = asyncio.Event()
         # Connected, and not in hub.db as we know it.
         self._strangers: set[str] = set()
@@ -204,8 +206,10 @@ class SourceKeeper:
 
     def look(
         self, infos: Sequence[Json | None], asked_s: float, links: Mapping[str, DeviceLink]
-    ) -> None:
+    ) -> list[str]:
         """Take in the state of the shards; set up again a source that is not there, or that a connected device does not feed.
+
+        Returns the devices whose link is to be cut: none of their lanes was ever heard over it.
 
         ``infos``: of all shards' relays, asked for at ``asked_s`` (monotonic seconds); None: not answered.
         """
@@ -228,6 +232,7 @@ class SourceKeeper:
                 log.warning("source_kicked", device=place.device, lane=place.lane, why=why)
                 plan.kicked(place)
                 self._due.set()
+        return self._deaf.look(sources, links, now_s)
 
     def _complaint(
         self, source: Json, leaf: DeviceLink | None, idle_s: Mapping[str, float], now_s: float
