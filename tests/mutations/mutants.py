@@ -7,6 +7,7 @@ from tests.mutations.mutants_alerts import ALERT_MUTANTS
 from tests.mutations.mutants_chain import CHAIN_MUTANTS
 from tests.mutations.mutants_guards import GUARD_MUTANTS
 from tests.mutations.mutants_link import LINK_MUTANTS
+from tests.mutations.mutants_page import PAGE_MUTANTS
 
 ACKNOWLEDGED_EARLY = """\
         arrival.answer(arrival.content, None)
@@ -334,4 +335,5 @@ MUTANTS = (
     *LINK_MUTANTS,
     *GUARD_MUTANTS,
     *ALERT_MUTANTS,
+    *PAGE_MUTANTS,
 )

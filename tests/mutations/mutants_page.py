@@ -1,0 +1,71 @@
+"""Planted bugs of relays before UP, of the page's logins, and of history for the page."""
+
+from __future__ import annotations
+
+from tests.mutations.mutant import Mutant, named
+
+PAGE_MUTANTS = (
+    Mutant(
+        "silent-relay-passes",
+        "a shard that hears nothing of its relay is well",
+        "hub/backhaul_hub/links/feeds.py",
+        "if silent_s > SILENT_S else",
+        "if silent_s > SILENT_S * 1000 else",
+        named(
+            "tests/hub/test_health.py", "test_a_shard_that_hears_nothing_of_its_relay_is_told_of"
+        ),
+    ),
+    Mutant(
+        "deaf-link-stays",
+        "a link over which no lane is heard is kept for ever",
+        "hub/backhaul_hub/links/deaf_links.py",
+        "        watched.began_s, watched.wait_s = now_s, min(2 * watched.wait_s, _WAIT_S_MAX)\n        return True",
+        "        watched.began_s, watched.wait_s = now_s, min(2 * watched.wait_s, _WAIT_S_MAX)\n        return False",
+        named(
+            "tests/hub/test_deaf_links.py",
+            "test_a_link_over_which_no_lane_was_ever_heard_is_cut_less_and_less_often",
+        ),
+    ),
+    Mutant(
+        "heard-link-is-cut",
+        "a lane that is set up again costs the vehicle its link",
+        "hub/backhaul_hub/links/deaf_links.py",
+        "if watched.heard or now_s",
+        "if heard or now_s",
+        named("tests/hub/test_deaf_links.py", "test_a_lane_that_was_heard_once_keeps_the_link"),
+    ),
+    Mutant(
+        "link-works-twice",
+        "a link logs in whoever comes with it",
+        "hub/backhaul_hub/people/page_logins.py",
+        "if link is None or link.used_ns:",
+        "if link is None:",
+        named(
+            "tests/hub/test_page.py",
+            "test_a_link_gives_one_key_the_rights_of_its_person_until_that_is_removed",
+            "test_two_browsers_with_one_link_come_at_once_and_one_is_let_in",
+        ),
+    ),
+    Mutant(
+        "anybody-passes-on-logins",
+        "a person may try tokens of links",
+        "hub/backhaul_hub/people/page_logins.py",
+        "if scope.person.name != PAGE:",
+        "if not scope.person.name:",
+        named(
+            "tests/hub/test_page.py",
+            "test_who_serves_the_page_may_pass_on_logins_and_nothing_else",
+        ),
+    ),
+    Mutant(
+        "history-is-never-full",
+        "a server of history that stands still holds up every question there is",
+        "hub/backhaul_hub/people/history.py",
+        "if self._under_way >= AT_ONCE:",
+        "if self._under_way >= 1000 * AT_ONCE:",
+        named(
+            "tests/hub/test_past_gate.py",
+            "test_a_server_that_stands_still_holds_up_so_many_questions_alone",
+        ),
+    ),
+)
