@@ -36,7 +36,7 @@ PAGE_MUTANTS = (
     ),
     Mutant(
         "link-works-twice",
-        "a link logs in whoever comes with it",
+        "a link of the page lets in everybody that brings it",
         "hub/backhaul_hub/people/page_logins.py",
         "if link is None or link.used_ns:",
         "if link is None:",

@@ -59,6 +59,9 @@ def _accounts(patch: pytest.MonkeyPatch, edit: Callable[[Account], Account]) -> 
     )
 
 
+_MAKES_CONSUMERS = "$JS.API.CONSUMER.CREATE."
+
+
 def _up_in_hub(patch: pytest.MonkeyPatch) -> None:
     """Have the streams that source from leafs stand in account HUB, as they did before ADR 25."""
     for module in ("shards", "streams.streams"):
@@ -78,6 +81,8 @@ def _up_in_hub(patch: pytest.MonkeyPatch) -> None:
         if account.name == "UP":
             from_leafs[:] = [each for each in kept if each.account == known["FLEET"]]
             kept = [each for each in kept if each not in from_leafs]
+            # By them a stream sources another of its account.
+            from_leafs.extend(each for each in kept if each.subject.startswith(_MAKES_CONSUMERS))
         elif account.name == "HUB":
             kept = [*(each for each in kept if each.account != known["UP"]), *from_leafs]
         return account_jwt(replace(account, imports=kept), public_key, *rest, **more)

@@ -37,7 +37,7 @@ from backhaul_hub.migrate.mirrors import (
 from backhaul_hub.nats.jetstream import JetStreamApi, Json
 from backhaul_hub.nats.snapshots import Snapshot, copy
 from backhaul_hub.private_files import private_directory
-from backhaul_hub.shards import is_passing, is_shard
+from backhaul_hub.shards import PUSH, is_passing, is_shard
 from backhaul_hub.start_guard import Move, forget_move, move_of, note_move
 from backhaul_hub.streams.streams import stream_names
 from backhaul_hub.streams.twin_streams import STATE
@@ -53,6 +53,12 @@ _UNCOMPARED_MAX = 2 * BLOCK_SEQS
 _LOOK_S = 0.25
 _STOP_S_MAX = 30.0
 _LAST_S_MAX = 180.0
+_RELAYS_S_MAX = 5.0
+
+
+def _stays(name: str) -> bool:
+    """Tell whether a stream does not move: all of it is made anew there, or on its way into UP."""
+    return name in _STAY or is_passing(name)
 
 
 class Migration:
@@ -103,8 +109,11 @@ class Migration:
         """
         self._move = self._begun() or self._move
         await require_stopped(self._there)
-        moving = {each for each in await stream_names(self._old) - _STAY if not is_passing(each)}
-        names = sorted(moving, key=lambda name: (not is_shard(name), name))
+        moving = await stream_names(self._old)
+        names = sorted(
+            (each for each in moving if not _stays(each)),
+            key=lambda name: (not is_shard(name), name),
+        )
         await self._require_room(names)
         self._note()
         async with self._bridge:
@@ -130,7 +139,8 @@ class Migration:
         for name, config in self._move.closed.items():
             await self._old.request(f"STREAM.UPDATE.{name}", config)
         gone = []
-        for name in [*self._move.streams, *sorted(_STAY)]:
+        staying = sorted(filter(_stays, await stream_names(self._new)))
+        for name in [*self._move.streams, *staying]:
             if await self._new.stream_info(name) is not None:
                 await self._new.request(f"STREAM.DELETE.{name}")
                 gone.append(name)
@@ -159,7 +169,8 @@ class Migration:
             here, there = await self._old.stream_info(name), await self._new.stream_info(name)
             if here and (not there or there["state"]["last_seq"] < here["state"]["last_seq"]):
                 raise BackupError(f"{name} at {self._move.to} has less than what is here")
-        gone = sorted(await stream_names(self._old) & {*self._move.streams, *_STAY})
+        there_are = await stream_names(self._old)
+        gone = sorted(each for each in there_are if each in self._move.streams or _stays(each))
         for name in gone:
             await self._old.request(f"STREAM.DELETE.{name}")
         return gone
@@ -189,7 +200,7 @@ class Migration:
                 new = await self._new.request(f"STREAM.INFO.{name}")
                 if old["created"] == new["created"]:
                     raise BackupError(f"{self._move.to} is the server that this hub has already")
-        for name in [*names, *sorted(_STAY)]:
+        for name in [*names, *sorted(filter(_stays, await stream_names(self._new)))]:
             info = await self._new.stream_info(name)
             if info is None or name in self._move.streams or self._move.switched:
                 continue
@@ -247,6 +258,7 @@ class Migration:
         self._move.switched = True
         self._note()  # from now on `up` refuses here
         await _stop(self._here)
+        await self._drain_relays(names)
         for name in names:
             await self._close(name)
         for name in names:
@@ -255,6 +267,26 @@ class Migration:
         await asyncio.to_thread(self._hand_over)
         self._move.done = True
         self._note()
+
+    async def _drain_relays(self, names: list[str]) -> None:
+        """Have vehicles sourced no more, and UP take the messages on their way. Vehicles are asked for the rest."""
+        for name in sorted(await stream_names(self._old)):
+            if is_passing(name) and name != PUSH:
+                config = (await self._old.request(f"STREAM.INFO.{name}"))["config"]
+                await self._old.request(f"STREAM.UPDATE.{name}", config | {"sources": []})
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_RELAYS_S_MAX):
+                for name in filter(is_shard, names):
+                    while await self._lags(name):  # noqa: ASYNC110 - nobody says so
+                        await asyncio.sleep(_LOOK_S / 10)
+
+    async def _lags(self, shard: str) -> bool:
+        """Tell whether an UP stream has not taken all of its relay."""
+        for source in (await self._old.request(f"STREAM.INFO.{shard}")).get("sources") or []:
+            relay = await self._old.stream_info(source["name"])
+            if relay is not None and source.get("seq", 0) < relay["state"]["last_seq"]:
+                return True
+        return False
 
     async def _close(self, name: str) -> None:
         """Have a stream take nothing more in: its writers are told so, and lose nothing."""
