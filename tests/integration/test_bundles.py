@@ -60,7 +60,7 @@ async def held_again(world: World) -> None:
     """Wait until the hub holds a dictionary again."""
     async with asyncio.timeout(DEADLINE_S):
         with closing(sqlite3.connect(world.hub.directory / "hub.db")) as db:
-            while not db.execute("SELECT count(*) FROM dictionary").fetchone()[0]:
+            while not db.execute("SELECT count(*) FROM dictionary").fetchone()[0]:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
 
 
