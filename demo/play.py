@@ -89,7 +89,7 @@ class Play:
         self._players: dict[str, Player] = {}
 
     async def run(self) -> None:
-        """Play until cancelled; whatever was started is ended.
+        """Play until cancelled, and end every process that the play has started.
 
         Raises:
             RigError: a part did not start.

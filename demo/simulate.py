@@ -30,7 +30,7 @@ class Vehicle:
     Args:
         device: its id, part of the seed.
         seed: the run's seed.
-        fault: what is wrong with it.
+        fault: the fault that the vehicle has, None for a sound one.
     """
 
     device: str

@@ -1,4 +1,4 @@
-"""What the dashboards show: rows of panels, a panel some questions to Prometheus in plain PromQL.
+"""The panels of the dashboards, row by row: each asks Prometheus questions in plain PromQL.
 
 Job and chosen instances are added to each metric by dashboards.py.
 """
@@ -86,7 +86,7 @@ HUB = {
         Panel(
             "Behind the vehicles' leaf servers",
             {"sum(backhaul_hub_source_lag_messages)": "messages"},
-            about="What all sources lag",
+            about="Lag of all sources",
         ),
         Panel(
             "Lanes",

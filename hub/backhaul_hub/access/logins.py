@@ -32,7 +32,7 @@ PAGE_RIGHTS = Rights(
     payload_bytes_max=4096,
     connection_types=("STANDARD",),
 )
-"""It passes on the logins of browsers, and may ask nothing else: whoever breaks in there has no more."""
+"""The page's server passes on the logins of browsers, and may ask nothing else. An intruder there gets no more."""
 
 _LATER: tuple[tuple[str, AccountName, Rights | None], ...] = (
     ("twin", OWN_USERS["twin"], None),

@@ -21,7 +21,7 @@ def headers(connects: Sequence[str]) -> Mapping[str, str]:
         "base-uri": "'none'",
         "form-action": "'none'",
         "frame-ancestors": "'none'",
-        # Whatever puts text where HTML is expected fails, in browsers that know it.
+        # In browsers that know this rule, a script that puts text where HTML is expected fails.
         "require-trusted-types-for": "'script'",
     }
     return {

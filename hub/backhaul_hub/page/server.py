@@ -138,7 +138,7 @@ async def serve(directory: Path, config: HubConfig, stop: asyncio.Event) -> None
         stack.push_async_callback(client.close)
         websockets = connects(page)
         server = PageServer(files, origins(page, tls=tls), websockets, LoginGate(client).log_in)
-        # What browsers ask is no news, and their addresses are nobody's business.
+        # Questions of browsers are no news, and a log of their addresses serves nobody.
         runner = web.AppRunner(server.application(), access_log=None, handle_signals=False)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)

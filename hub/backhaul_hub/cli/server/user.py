@@ -87,8 +87,8 @@ def link(name: str, for_s: float, directory: Path, as_json: bool) -> None:
     """Print a link that logs a browser in as NAME, once.
 
     The browser makes a key of its own, which stays there. Its login has the rights of NAME, and ends by
-    itself after [page] session_h hours; `user rm` ends it at once. Bring the link to NAME by a way
-    that nobody else reads: whoever opens it first is NAME.
+    itself after [page] session_h hours; `user rm` ends it at once. Send the link to NAME in private: the
+    hub takes the first person who opens it for NAME.
     """
     config = load(directory)
     if not config.page.listen:
