@@ -61,6 +61,7 @@ BENCHMARKS = (
     Benchmark(
         "wire/small_frames", "what a fleet's tiny frames cost a reader, together and one by one"
     ),
+    Benchmark("wire/chain_cost", "what linking and hashing each message costs, at both ends"),
     Benchmark("wire/history_scan", "seconds to read a series out of a vehicle's frames"),
     Benchmark("vehicle/edge_history", "seconds to answer for history out of a vehicle's ledger"),
     Benchmark("hub/identities", "what a vehicle's identity costs, and what revoking one does"),

@@ -50,6 +50,7 @@ class Pass:
     wall_s: float
     agent_cpu_s: float
     leaf_cpu_s: float
+    commits: int
 
     @property
     def per_s(self) -> float:
@@ -62,7 +63,7 @@ class Pass:
         return self.points / max(self.agent_cpu_s, 0.01)
 
     def figures(self, name: str, unit: str, aim: Aim | None = None) -> list[Figure]:
-        """Return both rates."""
+        """Return both rates, and how much a commit has."""
         micros = self.agent_cpu_s / self.points * 1e6
         return [
             Figure(name, self.per_s, f"{unit}/s", aim),
@@ -73,6 +74,7 @@ class Pass:
                 aim,
                 f"agent {micros:.2f} us each, leaf {self.leaf_cpu_s / self.points * 1e6:.2f} us",
             ),
+            Figure(f"{name}, a commit", self.points / self.commits, unit),
         ]
 
 
@@ -178,20 +180,26 @@ class _Loads:
         agent, leaf = self._rig.device.agent.pid, self._rig.device.leaf.pid
         await self._rig.appended(self._client)
         agent_cpu_s, leaf_cpu_s = cpu_s(agent), cpu_s(leaf)
+        commits = await self._counted("commits")
         start_s = time.perf_counter()
         await publish()
         wall_s = time.perf_counter() - start_s
         # What was kept is still to be appended: that work belongs to it too.
         await self._rig.appended(self._client)
         self.acknowledged += count
-        return Pass(count, wall_s, cpu_s(agent) - agent_cpu_s, cpu_s(leaf) - leaf_cpu_s)
+        agent_cpu_s, leaf_cpu_s = cpu_s(agent) - agent_cpu_s, cpu_s(leaf) - leaf_cpu_s
+        commits = await self._counted("commits") - commits
+        return Pass(count, wall_s, agent_cpu_s, leaf_cpu_s, commits)
 
     async def _kept(self) -> int:
+        return await self._counted("points_kept")
+
+    async def _counted(self, what: str) -> int:
         status = await self._rig.status(self._client)
         refused = status["counters"]["refused"]
         if refused:
             raise BenchmarkError(f"the agent refused readings: {refused}")
-        return int(status["counters"]["points_kept"])
+        return int(status["counters"][what])
 
 
 async def _until_at_least(value: Callable[[], Awaitable[int]], limit: int) -> None:
