@@ -19,7 +19,7 @@ from backhaul_agent.commit.writer import Writer
 from backhaul_agent.config import Config, DeviceConfig
 from backhaul_agent.hub_time.hub_clock import HubClock
 from backhaul_agent.leaf.jetstream import JetStream, Stored
-from backhaul_agent.ledger.rows import LedgerChanges, Staged
+from backhaul_agent.ledger.rows import Adopted, LedgerChanges, LedgerRow, Staged
 from backhaul_agent.uplink.adoption import Adoption, HeldLane
 from backhaul_agent.uplink.confirmations import Confirmations
 from backhaul_agent.uplink.epoch_sync import SPAN_MAX, EpochWords
@@ -260,15 +260,17 @@ class GoneBack:
         self.words.heard({epoch: {"bulk": (9, 9)} for epoch in self.words.wanted()}, {})
 
     @contextlib.asynccontextmanager
-    async def connected(self, leaf: Leaf) -> AsyncIterator[None]:
+    async def connected(self, leaf: Leaf) -> AsyncIterator[asyncio.Task[None]]:
         """Judge for as long as a connection lives; it sees to what there is to be done first."""
         task = asyncio.create_task(self.words.run(cast("JetStream", leaf)))
         try:
             await asyncio.sleep(0)
-            yield
+            yield task
         finally:
             task.cancel()
             await asyncio.wait([task])
+        if not task.cancelled():
+            task.result()
 
 
 @pytest.fixture
@@ -325,4 +327,38 @@ async def test_an_out_that_holds_what_came_after_the_copy_did_not_go_back(
     async with gone_back.connected(Leaf([(42, 1), (44, 1)])):
         gone_back.hub_answers()
         await until(lambda: 42 in gone_back.words._compared)
+    assert gone_back.passed == []
+
+
+class OtherLaneFirst(Leaf):
+    """Holds nothing of live, which is looked through before bulk."""
+
+    async def created_and_state(self, stream: str) -> tuple[str, dict[str, Any]]:
+        created, state = await super().created_and_state(stream)
+        return created, state if stream == "OUT_bulk" else {"messages": 0}
+
+
+async def test_what_the_ledger_takes_in_meanwhile_is_still_what_it_lacked(
+    gone_back: GoneBack,
+) -> None:
+    """Found by chaos: bulk got its messages while live was looked through, and the agent ended."""
+    ledger, rows = gone_back.ledger, []
+    for seq in range(2, 10):
+        body = encode_point(OTHER, epoch=42, seq=seq)
+        rows.append(LedgerRow(seq, "p.n.t.%", body))
+    leaf = OtherLaneFirst([(42, seq) for seq in range(1, 10)])
+
+    async def take_in() -> None:
+        leaf.on_asked = None
+        await ledger.commit(LedgerChanges(adopted=[Adopted("bulk", 42, rows)]))
+
+    leaf.on_asked = take_in
+    words = gone_back.words
+    words.heard({42: {"live": (9, 9), "bulk": (9, 9)}}, {})
+    await gone_back.writer._commit(flush=False)
+    async with gone_back.connected(leaf) as judging:
+        await until(lambda: 42 in words._compared or judging.done())
+    lane = ledger.lane("bulk", 42)
+    assert lane is not None
+    assert lane.last_seq == 9
     assert gone_back.passed == []

@@ -240,10 +240,12 @@ class EpochWords:
     async def _look_back(self, epoch: int, highest: dict[str, int], jetstream: JetStream) -> None:
         """Find out whether OUT went back together with the ledger."""
         states = [lane for lane in self._ledger.every_lane() if lane.epoch == epoch]
-        more = [lane for lane in states if highest.get(lane.name, 0) > lane.last_seq]
-        for lane in more:
-            out = OutStream(jetstream, out_stream(lane.name))
-            if await out.find(epoch, [(lane.last_seq + 1, highest[lane.name])]):
+        # As they are now: while OUT is looked through, the ledger may take in what it lacks.
+        lacks = {lane.name: (lane.last_seq + 1, highest.get(lane.name, 0)) for lane in states}
+        more = {name: part for name, part in lacks.items() if part[0] <= part[1]}
+        for name, part in more.items():
+            out = OutStream(jetstream, out_stream(name))
+            if await out.find(epoch, [part]):
                 return  # it has what the ledger lacks
             if any(run.epoch not in self._ledger.epochs for run in out.runs):
                 return  # it has what came after the ledger was copied
