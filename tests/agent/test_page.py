@@ -3,76 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import aiohttp
 import pytest
-from click.testing import CliRunner
 
-from backhaul_agent.cli.main import cli
 from backhaul_agent.client import connect
-from backhaul_agent.page.gate import FREE_TRIES
-from backhaul_agent.page.web import BODY_BYTES_MAX
 from backhaul_runtime.clock import SystemClock
-from tests.agent.bench import Bench, bench
-from tests.support.rig.ports import free_port
-from tests.support.waiting import until
+from tests.agent.bench import bench
+from tests.agent.paged import Paged, paged
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from tests.support.nats_server import NatsServer
 
 pytestmark = pytest.mark.nats
 HTML = "<img src=x onerror=alert(1)>"
-
-
-class Paged:
-    """A daemon with its page, and a browser's side of HTTP."""
-
-    def __init__(self, it: Bench, http: aiohttp.ClientSession, port: int, directory: Path) -> None:
-        self.bench, self.http = it, http
-        self.url = f"http://127.0.0.1:{port}"
-        self.directory = directory
-        self.token = ""
-
-    def code(self) -> str:
-        return str(json.loads((self.directory / "page.json").read_text())["code"])
-
-    async def post(
-        self, path: str, said: Any, *, token: str | None = None, **headers: str
-    ) -> tuple[int, Any]:
-        sent = {"Origin": self.url, "Authorization": f"Bearer {token or self.token}", **headers}
-        async with self.http.post(f"{self.url}/{path}", json=said, headers=sent) as answer:
-            body = await answer.read()
-            return answer.status, json.loads(body) if body else None
-
-    async def log_in(self) -> None:
-        status, told = await self.post("login", {"code": self.code()})
-        assert (status, told["device"]) == (200, "VID-001")
-        self.token = told["token"]
-
-    async def ask(self, name: str, **question: Any) -> Any:
-        status, told = await self.post(f"ask/{name}", question)
-        assert status == 200, told
-        return told
-
-
-@asynccontextmanager
-async def paged(
-    path: Path, server: NatsServer, extra: str = "", **options: Any
-) -> AsyncIterator[Paged]:
-    port = free_port()
-    settings = f'[page]\nlisten = "127.0.0.1:{port}"\n{extra}'
-    async with (
-        bench(path, server, extra=settings, **options) as it,
-        aiohttp.ClientSession() as http,
-    ):
-        await until(lambda: (path / "page.json").exists(), "the page is served")
-        yield Paged(it, http, port, path)
 
 
 async def test_values_come_as_they_are_published_and_from_before(
@@ -193,92 +139,8 @@ async def test_without_the_leaf_server_the_page_answers_and_says_so(
 async def until_async(it: Paged) -> None:
     """Wait until the page says that the leaf server is away."""
     async with asyncio.timeout(60):
-        while (await it.ask("look"))["status"]["connected"]:
+        while (await it.ask("look"))["status"]["connected"]:  # noqa: ASYNC110 - it is asked
             await asyncio.sleep(0.02)
-
-
-async def test_nobody_gets_in_without_the_code_and_the_command_shows_it(
-    tmp_path: Path, nats_server: NatsServer
-) -> None:
-    async with paged(tmp_path, nats_server) as it:
-        file = tmp_path / "page.json"
-        assert file.stat().st_mode & 0o777 == 0o600
-        for token in ("", "x" * 43):
-            status, _ = await it.post("ask/look", {}, token=token)
-            assert status == 401
-        for wait_s in (0.0,) * (FREE_TRIES - 1) + (1.0,):
-            status, told = await it.post("login", {"code": "WRNG-WRNG"})
-            assert (status, told["wait_s"]) == (403, wait_s)
-        status, told = await it.post("login", {"code": it.code()})
-        assert status == 429
-        assert 0 < told["wait_s"] <= 1
-        toml = tmp_path / "agent.toml"
-        toml.write_text(
-            '[device]\nid = "VID-001"\ntoken = "tok1"\n[ledger]\npath = "ledger.db"\n'
-            '[page]\nlisten = "127.0.0.1:8480"\n'
-        )
-        shown = CliRunner().invoke(cli, ["page", "--config", str(toml)], catch_exceptions=False)
-        assert shown.exit_code == 0
-        assert it.code() in shown.output
-        assert f"{it.url}/" in shown.output
-        shown = CliRunner().invoke(cli, ["page", "--json", "--config", str(toml)])
-        assert json.loads(shown.output)["link"] == f"{it.url}/#{it.code()}"
-        async with asyncio.timeout(30):
-            while (await it.post("login", {"code": it.code()}))[0] == 429:
-                await asyncio.sleep(0.05)
-        await it.log_in()
-        await it.ask("look")
-        await it.post("logout", {})
-        assert (await it.post("ask/look", {}))[0] == 401
-    assert not file.exists(), "with the agent its code ends"
-    shown = CliRunner().invoke(cli, ["page", "--config", str(toml)])
-    assert "no agent here serves a page" in str(shown.exception)
-
-
-async def test_what_is_no_request_of_the_page_is_refused(
-    tmp_path: Path, nats_server: NatsServer
-) -> None:
-    async with paged(tmp_path, nats_server, 'names = ["van-7.local"]\n') as it:
-        await it.log_in()
-        for headers in (
-            {"Origin": "http://evil.example"},
-            {"Host": "evil.example", "Origin": "http://evil.example"},
-            {"Origin": "null"},
-        ):
-            assert (await it.post("ask/look", {}, **headers))[0] == 403
-            assert (await it.post("login", {"code": it.code()}, **headers))[0] == 403
-        known = {"Host": "van-7.local", "Origin": "http://van-7.local"}
-        assert (await it.post("ask/look", {}, **known))[0] == 200
-        for path, status in (
-            *(("ask/set", 404), ("ask/", 404), ("look", 404), ("ask/look/x", 404)),
-            *(("../etc/passwd", 404), ("index.html", 404), ("ask/__init__", 404)),
-        ):
-            assert (await it.post(path, {}))[0] == status, path
-        assert (await it.post("ask/look", {"x": "y" * BODY_BYTES_MAX}))[0] == 413
-        plain = {"Content-Type": "text/plain"}
-        assert (await it.post("ask/look", {}, **plain))[0] == 415
-        for method in ("OPTIONS", "PUT", "DELETE"):
-            async with it.http.request(method, f"{it.url}/ask/look") as answer:
-                assert answer.status in (403, 405)
-                assert "Access-Control-Allow-Origin" not in answer.headers
-        for path in ("page.json", "..%2f..%2fagent.toml", "/etc/passwd", "index.html.gz"):
-            async with it.http.get(f"{it.url}/{path}") as answer:
-                assert answer.status == 404
-                policy = answer.headers["Content-Security-Policy"]
-        assert "connect-src 'self';" in policy
-        assert "'unsafe" not in policy
-        # And by hand, what no client says.
-        for line in ("GET / HTTP/1.0\r\n\r\n", "GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n"):
-            reader, writer = await asyncio.open_connection(*it.url[7:].split(":"))
-            writer.write(line.encode())
-            assert b" 403 " in (await reader.read()).partition(b"\r\n")[0]
-            writer.close()
-        for length in ("-1", "9" * 40, "x", "٣"):
-            reader, writer = await asyncio.open_connection(*it.url[7:].split(":"))
-            head = f"POST /login HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: http://127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
-            writer.write(head.encode())
-            assert b" 411 " in (await reader.read()).partition(b"\r\n")[0]
-            writer.close()
 
 
 async def test_an_address_that_is_taken_ends_no_agent(

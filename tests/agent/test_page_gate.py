@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import count
 
 import pytest
@@ -15,7 +16,7 @@ from backhaul_agent.page.gate import (
     WRONG_MAX,
     WRONG_WITHIN_S,
     CodeGate,
-    NotLetInError,
+    CodeRefusedError,
     make_code,
     refusal,
 )
@@ -23,19 +24,23 @@ from backhaul_agent.page.gate import (
 ELSEWHERE = "192.168.1.7"
 
 
+def _all_of(byte: int, size: int) -> bytes:
+    return bytes([byte] * size)
+
+
 def gate() -> CodeGate:
     numbers = count()
     return CodeGate("ABCD-EFGH", lambda: f"token{next(numbers)}", 100.0)
 
 
-def refused(it: CodeGate, said: str, address: str, now_s: float) -> NotLetInError:
-    with pytest.raises(NotLetInError) as found:
+def refused(it: CodeGate, said: str, address: str, now_s: float) -> CodeRefusedError:
+    with pytest.raises(CodeRefusedError) as found:
         it.log_in(said, address, now_s)
     return found.value
 
 
 def test_a_code_is_of_letters_that_no_two_look_alike_and_all_come() -> None:
-    codes = [make_code(lambda size, at=at: bytes([at] * size)) for at in range(256)]
+    codes = [make_code(partial(_all_of, at)) for at in range(256)]
     assert {len(each) for each in codes} == {9}
     assert set("".join(codes)) == {*ALPHABET, "-"}
     assert not {*"01IO"} & {*ALPHABET}
@@ -89,10 +94,9 @@ def test_a_session_ends_by_itself_by_a_word_and_by_newer_ones() -> None:
     second = it.log_in("ABCD-EFGH", ELSEWHERE, 0.0)
     it.log_out(second)
     assert not it.knows(second, 0.0)
-    for _ in range(SESSIONS_MAX):
-        newest = it.log_in("ABCD-EFGH", ELSEWHERE, 0.0)
+    newer = [it.log_in("ABCD-EFGH", ELSEWHERE, 0.0) for _ in range(SESSIONS_MAX)]
     assert not it.knows(first, 0.0)
-    assert it.knows(newest, 0.0)
+    assert all(it.knows(each, 0.0) for each in newer)
 
 
 @pytest.mark.parametrize(

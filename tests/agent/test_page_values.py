@@ -12,7 +12,7 @@ from backhaul_agent.commit.contents import Frame, Points
 from backhaul_agent.page import live_values
 from backhaul_agent.page.live_values import ARRIVALS_MAX, LiveValues
 from backhaul_agent.page.past import PastChart
-from backhaul_agent.status.waiting import HOUR_NS, GivenUp, Waiting, WaitingRows
+from backhaul_agent.status.waiting import HOUR_NS, GivenUp, WaitingRows, WaitingSums
 from backhaul_codec import Opaque, Point, encode_frame
 
 SECOND_NS = 10**9
@@ -88,6 +88,8 @@ def test_one_reading_stands_at_its_own_time() -> None:
     told = chart.as_json()
     assert told["t_us"] == [3_000_000, 55_000_000]
     assert (told["min"], told["max"]) == ([1.0, 2.0], [1.0, 4.0])
+    chart.add(([81 * SECOND_NS, 82 * SECOND_NS], [1.0, 2.0]))
+    assert chart.as_json()["t_us"][-1] == 82_000_000, "no bucket is later than the newest reading"
 
 
 def test_texts_are_runs_each_until_the_next() -> None:
@@ -99,7 +101,7 @@ def test_texts_are_runs_each_until_the_next() -> None:
 
 
 def test_what_waits_is_summed_by_lane_and_by_every_hour_that_it_reaches_into() -> None:
-    waiting = Waiting(
+    waiting = WaitingSums(
         given_up=[GivenUp("bulk", 1, 1, 9, "room"), GivenUp("bulk", 1, 20, 20, "age")]
     )
     early, late = 10 * HOUR_NS + 5, 12 * HOUR_NS
@@ -123,6 +125,6 @@ def test_what_waits_is_summed_by_lane_and_by_every_hour_that_it_reaches_into() -
 
 
 def test_a_message_over_many_years_is_not_told_hour_by_hour_for_ever() -> None:
-    waiting = Waiting()
+    waiting = WaitingSums()
     waiting.add("bulk", 1, [WaitingRows(0, 10**6, False, 1, 1, 0)])
     assert len(waiting.as_json()["hours"]) <= 24 * 366

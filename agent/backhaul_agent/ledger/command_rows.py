@@ -243,10 +243,10 @@ async def newest(ledger: LedgerReader, rows_max: int) -> list[CommandTold]:
     )
     return [
         CommandTold(
-            _word(id_), _word(name), *times,
+            _word(id_), _word(name), sent, deadline, ended,
             RunOutcome(RunState(state), ErrorCode(code), _word(error), result or b"", runs),
         )
-        for id_, name, *times, state, code, error, result, runs in rows
+        for id_, name, sent, deadline, ended, state, code, error, result, runs in rows
     ]  # fmt: skip
 
 

@@ -56,7 +56,7 @@ _Ns = Annotated[int, Meta(ge=-(1 << 62), le=1 << 62)]
 
 
 class LookQuestion(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """What changed after ``since``; 0: everything."""
+    """The question for all changes after a version; 0: for everything."""
 
     since: Annotated[int, Meta(ge=0, le=1 << 62)] = 0
 
@@ -146,7 +146,7 @@ class PageAnswers:
         return {"error": {"code": refusal.code, "message": refusal.message}}
 
     def tidy(self) -> None:
-        """Let go of what no page looks at any more; called now and then."""
+        """Forget all values if no page has asked for a while; called now and then."""
         if self._live.watched and self._clock.monotonic_s() - self._asked_s > UNWATCHED_S:
             self._live.forget()
 
@@ -216,7 +216,7 @@ class PageAnswers:
         return {**chart.as_json(), "notes": notes}
 
     async def _from_out(self, chart: PastChart, question: HistoryQuestion) -> list[str]:
-        """Take in what the ledger has forgotten and the leaf server still has; return what is to be said."""
+        """Take in points of OUT that the ledger has no more; return notes for people."""
         if (client := self._client()) is not None:
             try:
                 async with aclosing(OutHistory(client, self._ledger, question).runs()) as runs:

@@ -35,7 +35,7 @@ def remove_code(ledger: Path) -> None:
 
 
 def read_code(ledger: Path) -> PageCode:
-    """Return what the file beside a ledger says.
+    """Return the contents of the file beside a ledger.
 
     Raises:
         PageError: there is none, or it is not for us to read.

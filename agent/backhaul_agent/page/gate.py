@@ -1,4 +1,4 @@
-"""Who gets in to the technician's page: a code that is made when the agent starts, and sessions. Pure.
+"""The gate of the technician's page: a code that is made when the agent starts, and sessions. Pure.
 
 A code is 40 random bits, good until the agent's end. One address may try it a few times, then waits, each time twice as
 long; all addresses but this machine's own together may be wrong so often in a minute. Thus nobody finds it by trying.
@@ -23,7 +23,7 @@ ADDRESSES_MAX = 256
 SESSIONS_MAX = 16
 
 
-class NotLetInError(Exception):
+class CodeRefusedError(Exception):
     """A try that does not get in; ``judged``: the code was wrong. Else nobody looked at it: it came too early."""
 
     def __init__(self, *, judged: bool, wait_s: float, tries: int = 0) -> None:
@@ -52,7 +52,7 @@ class _Tries:
 
 
 class CodeGate:
-    """Lets in who knows the code. Times are monotonic seconds.
+    """Lets a browser in by the code. Times are monotonic seconds.
 
     Args:
         code: as `make_code` returns it.
@@ -69,11 +69,11 @@ class CodeGate:
         self._sessions: OrderedDict[str, float] = OrderedDict()
 
     def log_in(self, said: str, address: str, now_s: float) -> str:
-        """Return the token of a new session. Raises: NotLetInError."""
+        """Return the token of a new session. Raises: CodeRefusedError."""
         tries = self._tries.get(address) or _Tries()
         wait_s = max(tries.free_at_s - now_s, self._all_wait_s(address, now_s))
         if wait_s > 0:
-            raise NotLetInError(judged=False, wait_s=wait_s, tries=tries.wrong)
+            raise CodeRefusedError(judged=False, wait_s=wait_s, tries=tries.wrong)
         # In bytes: compare_digest takes no other letters than those of ASCII as text.
         if not hmac.compare_digest(normal(said).encode(), self._code):
             tries.wrong += 1
@@ -83,7 +83,7 @@ class CodeGate:
             self._note(address, tries)
             if not _is_loopback(address):
                 self._wrong_s.append(now_s)
-            raise NotLetInError(judged=True, wait_s=wait_s, tries=tries.wrong)
+            raise CodeRefusedError(judged=True, wait_s=wait_s, tries=tries.wrong)
         self._tries.pop(address, None)
         token = self._new_token()
         self._sessions[token] = now_s + self._session_s

@@ -49,7 +49,7 @@ class LiveValues:
         self._version = 0
 
     def note(self, content: Content) -> None:
-        """Put by what a program published, once it is kept."""
+        """Put a program's message by, once it is kept."""
         if not self.watched:
             return
         if isinstance(content, Frame):
@@ -65,7 +65,7 @@ class LiveValues:
         self._frames.clear()
 
     def look_into(self) -> None:
-        """Take in what was put by."""
+        """Take in all messages that were put by."""
         while self._frames:
             frame = self._frames.popleft()
             for body in (frame.body, *(piece.body for piece in frame.rest)):

@@ -25,6 +25,7 @@ class PastChart:
         self._from_ns = from_ns
         self._width_ns = max(1, -(-(to_ns - from_ns) // buckets))
         self._buckets: dict[int, list[Any]] = {}  # time, least, greatest, count
+        self._newest_ns = from_ns
         self._texts: list[tuple[int, Any]] = []
         self._left_out = 0
 
@@ -47,7 +48,8 @@ class PastChart:
         rows = [self._buckets[at] for at in sorted(self._buckets)]
         return {
             "kind": "number",
-            "t_us": [row[0] // 1000 for row in rows],
+            # No later than the newest reading: what comes live goes on there.
+            "t_us": [min(row[0], self._newest_ns) // 1000 for row in rows],
             "min": [row[1] for row in rows],
             "max": [row[2] for row in rows],
             "n": [row[3] for row in rows],
@@ -68,6 +70,7 @@ class PastChart:
         return {"kind": "text", **empty, "runs": runs, "runs_more": self._left_out}
 
     def _add_number(self, time_ns: int, value: float) -> None:
+        self._newest_ns = max(self._newest_ns, time_ns)
         at = (time_ns - self._from_ns) // self._width_ns
         row = self._buckets.get(at)
         if row is None:

@@ -21,7 +21,7 @@ from backhaul_agent.errors import RefusedError
 from backhaul_agent.ledger.ledger import Ledger
 from backhaul_agent.page.answers import Ask, PageAnswers
 from backhaul_agent.page.code_file import PageCode, remove_code, write_code
-from backhaul_agent.page.gate import CodeGate, NotLetInError, make_code
+from backhaul_agent.page.gate import CodeGate, CodeRefusedError, make_code
 from backhaul_agent.page.live_values import LiveValues
 from backhaul_agent.page.web import PageWeb
 from backhaul_codec.strict.json import Reader
@@ -34,7 +34,7 @@ log = structlog.get_logger("page")
 
 
 class CodeSaid(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """What a person typed."""
+    """The code as a person typed it."""
 
     code: Annotated[str, Meta(max_length=64)]
 
@@ -43,7 +43,7 @@ _read_code = Reader(CodeSaid).read
 
 
 class TechnicianPage:
-    """Serves the page for as long as the daemon lives. ``live``: is told what programs publish."""
+    """Serves the page for as long as the daemon lives. ``live`` is told of programs' messages."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class TechnicianPage:
             token = self._gate.log_in(said, address, now_s)
         except RefusedError as error:
             return 400, _error(error.code, error.message)
-        except NotLetInError as error:
+        except CodeRefusedError as error:
             if error.judged:
                 log.warning("page_code_refused", address=address, tries=error.tries)
             status = 403 if error.judged else 429

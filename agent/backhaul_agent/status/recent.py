@@ -1,4 +1,4 @@
-"""What happened on this vehicle, out of its ledger: commands, events, and what waits for the hub.
+"""The recent past of this vehicle, out of its ledger: commands, events, and messages that wait for the hub.
 
 Each answer is JSON's values. Queries go in slices, so that everything else goes on between two.
 """
@@ -13,7 +13,7 @@ import msgspec
 from backhaul_agent.ledger.command_rows import newest
 from backhaul_agent.ledger.lanes import CommittedLane
 from backhaul_agent.ledger.ledger import Ledger
-from backhaul_agent.status.waiting import HOUR_NS, GivenUp, Waiting, WaitingRows
+from backhaul_agent.status.waiting import HOUR_NS, GivenUp, WaitingRows, WaitingSums
 from backhaul_codec import CodecError
 from backhaul_codec.kinds import REPORT, SYSTEM, SYSTEM_KINDS, Worth, system_kind
 from backhaul_codec.state.json_values import read_sayable, value_to_json
@@ -93,20 +93,20 @@ class Recent:
         return {"events": found[:limit]}
 
     async def waiting(self) -> dict[str, Any]:
-        """Return what the hub does not hold yet, by lane and hour, and what it will never get."""
-        waiting = Waiting()
+        """Return sums of the messages that the hub does not hold yet, by lane and hour, and those it will never get."""
+        waiting = WaitingSums()
         for lane in self._ledger.every_lane():
             if not lane.whole:
                 await self._sum_up(lane, waiting)
         waiting.given_up += reversed(await self._evicted())
-        for name, epoch, seq, reason, time_ns in reversed(
+        for lane_name, epoch, seq, reason, time_ns in reversed(
             await self._ledger.query(_QUARANTINED, GIVEN_UP_MAX)
         ):
             why = f"quarantined: {_text(reason)}"
-            waiting.given_up.append(GivenUp(_text(name), epoch, seq, seq, why, None, time_ns))
+            waiting.given_up.append(GivenUp(_text(lane_name), epoch, seq, seq, why, None, time_ns))
         return waiting.as_json()
 
-    async def _sum_up(self, lane: CommittedLane, waiting: Waiting) -> None:
+    async def _sum_up(self, lane: CommittedLane, waiting: WaitingSums) -> None:
         after = lane.watermark
         while rows := await self._ledger.query(_WAITING, HOUR_NS, lane.id, after, SLICE_ROWS):
             waiting.add(
@@ -126,18 +126,19 @@ class Recent:
                 found.append(GivenUp(lane.name, lane.epoch, lo, hi, _text(reason), after, before))
         return found
 
-    def _event(self, _: int, subject: bytes, body: bytes) -> dict[str, Any] | None:
+    def _event(self, _row: int, subject: bytes, body: bytes) -> dict[str, Any] | None:
         """Return an event for people; None for the agent's own housekeeping, and for damaged ones."""
         try:
             place = parse_leaf(_text(subject))
             own = place.kind is SYSTEM and system_kind(place.type or "").history
             if place.kind is not REPORT and not own:
                 return None
-            [(_, point)] = decode_placed(place, plain(body, self._ledger.lookup))[1]
-            said, _ = value_to_json(point.value)
+            [(_parent, point)] = decode_placed(place, plain(body, self._ledger.lookup))[1]
+            said, _dtype = value_to_json(point.value)
         except (CodecError, SubjectError, ValueError):
             return None
-        told = {"time": point.time, "kind": place.type or "", "by": "agent" if own else "program"}
+        told: dict[str, Any] = {"time": point.time, "kind": place.type or ""}
+        told["by"] = "agent" if own else "program"
         if own or not isinstance(said, dict):
             return told | {"data": said}
         return told | {name: said[name] for name in ("previous", "reason", "data") if name in said}

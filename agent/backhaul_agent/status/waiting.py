@@ -1,4 +1,4 @@
-"""What the hub does not hold yet, by lane and by hour: a pure core, filled with sums over the ledger's rows."""
+"""Messages that the hub does not hold yet, by lane and by hour: a pure core, filled with sums over the ledger's rows."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ class _Sum:
 
 
 @dataclass(slots=True)
-class Waiting:
-    """Sums up. ``given_up``: what was evicted or quarantined, the newest last."""
+class WaitingSums:
+    """Adds sums up. ``given_up``: messages that were evicted or quarantined, the newest last."""
 
     given_up: list[GivenUp] = field(default_factory=list)
     _lanes: dict[tuple[str, int], _Sum] = field(default_factory=dict)
@@ -80,7 +80,7 @@ class Waiting:
                 self._hours.setdefault(hour, _Sum()).add(rows)
 
     def as_json(self) -> dict[str, Any]:
-        """Return lanes, hours (the newest first) and what was given up, as JSON's values."""
+        """Return lanes, hours (the newest first) and messages that were given up, as JSON's values."""
         hours = sorted(self._hours, reverse=True)
         return {
             "lanes": [

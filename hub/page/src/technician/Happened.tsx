@@ -116,9 +116,9 @@ export function EventsTab() {
               label="Reported by"
               value={by}
               choices={[
-                { value: "", text: "programs and the agent" },
+                { value: "", text: "all" },
                 { value: "program", text: "programs" },
-                { value: "agent", text: "the agent" },
+                { value: "agent", text: "agent" },
               ]}
               onChange={setBy}
             />

@@ -12,6 +12,11 @@ import { useAsked, type Asked } from "./asked";
 import { ahead, status } from "./vehicle";
 
 const TONES: Record<string, Tone> = { error: "critical", warning: "warning", info: "info" };
+const MODES: Record<string, string> = {
+  always: "should always be up",
+  scheduled: "comes up by a schedule",
+  "on-demand": "comes up on demand",
+};
 const AGAIN_MS = 5000;
 
 export function Now() {
@@ -38,7 +43,7 @@ function Facts({ told, waiting }: { told: VehicleStatus; waiting: WaitingAnswer 
   return (
     <dl class="facts">
       <Fact name="Link to the hub" value={story.word}>
-        {told.link.mode}
+        {MODES[told.link.mode] ?? told.link.mode}
       </Fact>
       <Fact name="Waits for the hub" value={sum === null ? "…" : `${sum.messages.toLocaleString("en")} messages`}>
         {sum === null ? "" : bytesText(sum.bytes)}
@@ -59,7 +64,7 @@ function Facts({ told, waiting }: { told: VehicleStatus; waiting: WaitingAnswer 
         {{ synced: "as the hub's", holdover: "kept from before", unset: "nobody has told the time yet" }[told.clock.quality] ?? ""}
       </Fact>
       <Fact name="Agent" value={`up ${durationText(told.uptime_s)}`}>
-        {bytesText(told.memory_bytes_max)} of memory at most
+        {bytesText(told.memory_bytes_max)} at most
       </Fact>
     </dl>
   );
