@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 from typing import TYPE_CHECKING
 
 import pytest
 
 from backhaul_agent.client import connect
+from backhaul_agent.page.technician import FILES
 from backhaul_runtime.clock import SystemClock
 from tests.agent.bench import bench
 from tests.agent.paged import Paged, paged
+from tests.support.needed import lacking
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -141,6 +145,30 @@ async def until_async(it: Paged) -> None:
     async with asyncio.timeout(60):
         while (await it.ask("look"))["status"]["connected"]:  # noqa: ASYNC110 - it is asked
             await asyncio.sleep(0.02)
+
+
+async def test_the_page_is_served_packed_and_plain_and_is_small(
+    tmp_path: Path, nats_server: NatsServer
+) -> None:
+    if not (FILES / "built.json").exists():
+        lacking("the page is not built: tools/page says why")
+    assert json.loads((FILES / "built.json").read_text())["gzip_bytes"] < 80_000
+    async with paged(tmp_path, nats_server) as it:
+        found = []
+        for coding in ("gzip", "identity"):
+            headers = {"Accept-Encoding": coding}
+            async with it.http.get(f"{it.url}/", headers=headers) as answer:
+                assert answer.status == 200
+                assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
+                assert answer.headers.get("Content-Encoding", "identity") == coding
+                found.append(await answer.text())
+        assert found[0] == found[1]
+        names = re.findall(r'(?:src|href)="([^"]+)"', found[0])
+        assert len(names) == 3
+        for name in names:
+            async with it.http.get(f"{it.url}/{name}") as answer:
+                assert answer.status == 200, name
+                assert answer.headers["X-Content-Type-Options"] == "nosniff"
 
 
 async def test_an_address_that_is_taken_ends_no_agent(

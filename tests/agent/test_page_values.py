@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from backhaul_agent.commit.contents import Frame, Points
 from backhaul_agent.page import live_values
-from backhaul_agent.page.live_values import ARRIVALS_MAX, LiveValues
-from backhaul_agent.page.past import PastChart
+from backhaul_agent.page.live_values import ARRIVALS_MAX, ARRIVED_BYTES_MAX, LiveValues
+from backhaul_agent.page.past import TEXT_CHARS_MAX, PastChart
 from backhaul_agent.status.waiting import HOUR_NS, GivenUp, WaitingRows, WaitingSums
 from backhaul_codec import Opaque, Point, encode_frame
 
@@ -25,14 +25,14 @@ def shown(live: LiveValues, since: int = 0) -> dict[str, Any]:
 
 def test_of_each_series_the_newest_stays_and_only_what_changed_is_told() -> None:
     live = LiveValues({"soc": "%", "pump.flow.left": "l/min"})
-    live.note(Points("battery", [Point("battery", "soc", 1, 80.0)]))
+    live.note(Points("battery", [Point("battery", "soc", 1, 80.0)]), 9)
     assert shown(live) == {}, "nobody looks"
     live.watched = True
     live.note(
-        Points("battery", [Point("battery", "soc", 5, 80.0), Point("battery", "soc", 4, 70.0)])
+        Points("battery", [Point("battery", "soc", 5, 80.0), Point("battery", "soc", 4, 70.0)]), 9
     )
     body = encode_frame([Point("pump", "flow", 3, 1.5, "left")], epoch=0, seq=0)
-    live.note(Frame("pump", body, 1, (3, 3)))
+    live.note(Frame("pump", body, 1, (3, 3)), len(body))
     assert shown(live) == {"battery.soc": 80.0, "pump.flow": 1.5}
     version, told = live.since(0)
     assert {each["type"]: each.get("unit") for each in told} == {"soc": "%", "flow": "l/min"}
@@ -50,6 +50,7 @@ def test_what_json_cannot_say_and_what_is_long_is_shown_all_the_same(monkeypatch
     monkeypatch.setattr(live_values, "SERIES_MAX", 3)
     live.take([Point("n", "nan", 1, math.nan), Point("n", "text", 1, "x" * 5000)])
     live.take([Point("n", "json", 1, Opaque(6, b'{"a":[1]}')), Point("n", "more", 1, 1.0)])
+    live.take([Point("n", "json", 0, Opaque(6, b'"' + b"y" * 5000 + b'"'))])
     values = shown(live)
     assert (values["n.nan"], values["n.json"]) == ("NaN", {"a": [1]})
     assert len(values["n.text"]) == live_values.VALUE_CHARS_MAX + 1
@@ -60,8 +61,15 @@ def test_a_flood_costs_its_newest_part() -> None:
     live = LiveValues({})
     live.watched = True
     for number in range(3 * ARRIVALS_MAX):
-        live.note(Points("n", [Point("n", f"t{number}", number, 1.0)]))
+        live.note(Points("n", [Point("n", f"t{number}", number, 1.0)]), 9)
     assert len(shown(live)) == ARRIVALS_MAX
+    live.forget()
+    live.watched = True
+    for number in range(100):
+        live.note(Points("n", [Point("n", f"t{number}", number, "x" * 10**5)]), 10**5)
+    held = shown(live)
+    assert len(held) == ARRIVED_BYTES_MAX // 10**5
+    assert {len(each) for each in held.values()} == {live_values.VALUE_CHARS_MAX + 1}
 
 
 @given(
@@ -98,6 +106,9 @@ def test_texts_are_runs_each_until_the_next() -> None:
     told = chart.as_json()
     assert told["kind"] == "text"
     assert told["runs"] == [[10, 40, "on"], [40, 40, "off"]]
+    chart = PastChart(0, 100, 10)
+    chart.add(([1000], [Opaque(6, b'["' + b"y" * 5000 + b'"]')]))
+    assert len(chart.as_json()["runs"][0][2]) == TEXT_CHARS_MAX
 
 
 def test_what_waits_is_summed_by_lane_and_by_every_hour_that_it_reaches_into() -> None:
@@ -127,4 +138,4 @@ def test_what_waits_is_summed_by_lane_and_by_every_hour_that_it_reaches_into() -
 def test_a_message_over_many_years_is_not_told_hour_by_hour_for_ever() -> None:
     waiting = WaitingSums()
     waiting.add("bulk", 1, [WaitingRows(0, 10**6, False, 1, 1, 0)])
-    assert len(waiting.as_json()["hours"]) <= 24 * 366
+    assert len(waiting.as_json()["hours"]) <= 24 * 92

@@ -9,7 +9,7 @@ import click
 
 from backhaul_agent.cli.options import as_json_option, config_option
 from backhaul_agent.config_file import load
-from backhaul_agent.page.code_file import read_code
+from backhaul_agent.page.code_file import PageError, read_code
 
 _ANY = ("0.0.0.0", "")  # noqa: S104 - to be told from an address
 
@@ -23,6 +23,8 @@ def command(path: Path, as_json: bool) -> None:
     The code is good until the agent ends. Whoever has it sees what this vehicle knows of itself.
     """
     config = load(path)
+    if not config.page.listen:
+        raise PageError("this agent serves no page", hint=f"say [page] listen in {path}")
     said = read_code(Path(config.ledger.path))
     host, _, port = said.listen.rpartition(":")
     shown = next(iter(config.page.names), "ADDRESS-OF-THIS-MACHINE") if host in _ANY else host

@@ -65,7 +65,9 @@ class Listener:
         self._answers: asyncio.Queue[tuple[str, bytes]] = asyncio.Queue(2 * self._notes_max)
         self._kept: dict[int, bytes] = {}
         self._heard: list[Heard] = []
-        self.on_kept: list[Callable[[Content], None]] = []  # told of each message that is kept
+        self.on_kept: list[
+            Callable[[Content, int], None]
+        ] = []  # told of each kept message, and its size
 
     async def listen(self, client: Client) -> None:
         """Subscribe on a new connection."""
@@ -161,7 +163,7 @@ class Listener:
             self._refuse(subject, reply, points_in(content), refusal)
             return
         for tell in self.on_kept:
-            tell(content)
+            tell(content, size)
         if reply:
             count = points_in(content)
             if count not in self._kept:

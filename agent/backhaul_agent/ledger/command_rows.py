@@ -234,11 +234,13 @@ class CommandTold(NamedTuple):
     outcome: RunOutcome
 
 
-async def newest(ledger: LedgerReader, rows_max: int) -> list[CommandTold]:
-    """Return the commands that came last, the newest first. Raises: LedgerStorageError."""
+async def newest(ledger: LedgerReader, rows_max: int, result_bytes_max: int) -> list[CommandTold]:
+    """Return the commands that came last, the newest first, results cut. Raises: LedgerStorageError."""
     rows = await ledger.query(
         "SELECT CAST(id AS BLOB), CAST(name AS BLOB), sent_ns, deadline_ns, ended_ns, state, code, "
-        "CAST(error AS BLOB), CAST(result AS BLOB), runs FROM commands ORDER BY number DESC LIMIT ?",
+        "CAST(error AS BLOB), substr(CAST(result AS BLOB), 1, ?), runs FROM commands "
+        "ORDER BY number DESC LIMIT ?",
+        result_bytes_max,
         rows_max,
     )
     return [

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
-import msgspec
-
 from backhaul_agent.commit.contents import ConfigWrite, Content, Frame, Points
-from backhaul_codec import CodecError, Point, decode
+from backhaul_codec import CodecError, Opaque, Point, decode
 from backhaul_codec.state.json_values import value_to_json
 
 SERIES_MAX = 5000
 ARRIVALS_MAX = 4096
-FRAMES_MAX = 256
+ARRIVED_BYTES_MAX = 4 << 20
 VALUE_CHARS_MAX = 2000
 Series = tuple[str, str, str]
 
@@ -44,37 +44,31 @@ class LiveValues:
         self.watched = False
         self._units = units
         self._newest: dict[Series, _Shown] = {}
-        self._arrived: deque[Content] = deque(maxlen=ARRIVALS_MAX)
-        self._frames: deque[Frame] = deque(maxlen=FRAMES_MAX)
+        self._arrived: deque[tuple[Content, int]] = deque()
+        self._arrived_bytes = 0
         self._version = 0
 
-    def note(self, content: Content) -> None:
-        """Put a program's message by, once it is kept."""
+    def note(self, content: Content, size: int) -> None:
+        """Put a program's message of so many bytes by, once it is kept."""
         if not self.watched:
             return
-        if isinstance(content, Frame):
-            self._frames.append(content)
-        elif isinstance(content, Points | ConfigWrite):
-            self._arrived.append(content)
+        self._arrived.append((content, size))
+        self._arrived_bytes += size
+        while len(self._arrived) > ARRIVALS_MAX or self._arrived_bytes > ARRIVED_BYTES_MAX:
+            self._arrived_bytes -= self._arrived.popleft()[1]
 
     def forget(self) -> None:
         """Let go of everything: nobody looks any more."""
         self.watched = False
         self._newest.clear()
         self._arrived.clear()
-        self._frames.clear()
+        self._arrived_bytes = 0
 
     def look_into(self) -> None:
         """Take in all messages that were put by."""
-        while self._frames:
-            frame = self._frames.popleft()
-            for body in (frame.body, *(piece.body for piece in frame.rest)):
-                try:
-                    self.take(decode(body, node=frame.node).points)
-                except CodecError:
-                    continue  # it was checked when it came; so this is never
         while self._arrived:
-            self.take(_points_of(self._arrived.popleft()))
+            self.take(_points_of(self._arrived.popleft()[0]))
+        self._arrived_bytes = 0
 
     def take(self, points: Iterable[Point]) -> None:
         """Take in points, in any order; of each series the newest stays."""
@@ -83,10 +77,10 @@ class LiveValues:
             known = self._newest.get(series)
             if known is None and len(self._newest) >= SERIES_MAX:
                 continue
-            if known is not None and (known.point is point or known.point.time > point.time):
+            if known is not None and known.point.time > point.time:
                 continue
             self._version += 1
-            self._newest[series] = _Shown(point, self._version)
+            self._newest[series] = _Shown(_short(point), self._version)
 
     def since(self, version: int) -> tuple[int, list[dict[str, Any]]]:
         """Return the version now, and the values that changed after an earlier one."""
@@ -101,7 +95,7 @@ class LiveValues:
             return told | {"value": None, "tombstone": True}
         if unit := self._unit(point):
             told["unit"] = unit
-        return told | {"value": _cut(value), "tombstone": False}
+        return told | {"value": value, "tombstone": False}
 
     def _unit(self, point: Point) -> str:
         node_type = f"{point.node}.{point.type}"
@@ -114,13 +108,24 @@ class LiveValues:
 def _points_of(content: Content) -> Iterator[Point]:
     if isinstance(content, Points):
         yield from content.points
+    elif isinstance(content, Frame):
+        for body in (content.body, *(piece.body for piece in content.rest)):
+            with suppress(CodecError):  # it was checked when it came; so this is never
+                yield from decode(body, node=content.node).points
     elif isinstance(content, ConfigWrite):
         yield from (placed.point for placed in content.placed if not placed.parent)
 
 
-def _cut(value: Any) -> Any:
-    """Return a value that a table can hold: a long one as the beginning of its text."""
-    if isinstance(value, int | float) or value is None:
-        return value
-    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    return value if len(text) <= VALUE_CHARS_MAX else f"{text[:VALUE_CHARS_MAX]}…"
+def _short(point: Point) -> Point:
+    """Return a point that can be kept and shown: of a long value the beginning, as text."""
+    value = point.value
+    if isinstance(value, str):
+        text = value
+    elif isinstance(value, Opaque | bytes):
+        data = value.data if isinstance(value, Opaque) else value
+        text = data[: VALUE_CHARS_MAX + 1].decode(errors="replace")
+    else:
+        return point
+    if len(text) <= VALUE_CHARS_MAX:
+        return point
+    return replace(point, value=f"{text[:VALUE_CHARS_MAX]}…")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from math import isfinite
 from typing import Any
 
+import msgspec
+
 from backhaul_agent.history.merge import Run
 from backhaul_codec.state.json_values import value_to_json
 
@@ -85,4 +87,5 @@ class PastChart:
         if len(self._texts) >= TEXTS_MAX:
             self._left_out += 1
             return
-        self._texts.append((time_ns, value[:TEXT_CHARS_MAX] if isinstance(value, str) else value))
+        text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        self._texts.append((time_ns, text[:TEXT_CHARS_MAX]))

@@ -24,6 +24,8 @@ from backhaul_codec.wire.placed import decode_placed
 
 SLICE_ROWS = 4096
 EVENT_ROWS = 64
+SAID_BYTES_MAX = 4096
+"""Of one result, or one part of an event; a longer one is cut."""
 GIVEN_UP_MAX = 100
 _HOUSEKEEPING = ", ".join(f"'e.{kind}'" for kind, said in SYSTEM_KINDS.items() if not said.history)
 # With a plain id SQLite would go through all telemetry in its order; so it goes by the class.
@@ -74,7 +76,7 @@ class Recent:
                     "result": _said(told.outcome.result),
                     "runs": told.outcome.runs,
                 }
-                for told in await newest(self._ledger, limit)
+                for told in await newest(self._ledger, limit, SAID_BYTES_MAX + 1)
             ]
         }
 
@@ -140,18 +142,27 @@ class Recent:
         told: dict[str, Any] = {"time": point.time, "kind": place.type or ""}
         told["by"] = "agent" if own else "program"
         if own or not isinstance(said, dict):
-            return told | {"data": said}
-        return told | {name: said[name] for name in ("previous", "reason", "data") if name in said}
+            return told | {"data": _cut(said)}
+        found = {name: said[name] for name in ("previous", "reason", "data") if name in said}
+        return told | {name: _cut(value) for name, value in found.items()}
 
 
 def _said(result: bytes) -> Any:
     """Return a result as JSON's values; text where it is none."""
     if not result:
         return None
+    if len(result) > SAID_BYTES_MAX:
+        return f"{result[:SAID_BYTES_MAX].decode(errors='replace')}…"
     try:
         return read_sayable(result)
     except (JsonError, msgspec.DecodeError):
         return result.decode(errors="replace")
+
+
+def _cut(said: Any) -> Any:
+    """Return a value that an answer has room for: of a long one the beginning, as text."""
+    text = msgspec.json.encode(said)
+    return _said(text) if len(text) > SAID_BYTES_MAX else said
 
 
 def _text(raw: bytes | None) -> str:

@@ -21,7 +21,7 @@ from backhaul_agent.unforeseen import unforeseen
 from backhaul_codec.strict.json import Reader
 
 COMMANDS, EVENTS, WAITING = "agent.commands", "agent.events", "agent.waiting"
-LIMIT_MAX = 500
+LIMIT_MAX = 200
 
 
 class RecentRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -43,7 +43,7 @@ class RecentService:
     async def run(self, client: Client) -> None:
         """Subscribe on a new connection. Raises: NatsError: it is gone."""
         for subject in (COMMANDS, EVENTS, WAITING):
-            await client.subscribe(subject, cb=self._answering(subject), **ASKED)
+            await client.subscribe(subject, cb=self._answering(client, subject), **ASKED)
 
     async def ask(self, subject: str, payload: bytes) -> dict[str, Any]:
         """Return an answer, a refusal among them, as JSON's values."""
@@ -63,9 +63,12 @@ class RecentService:
             refusal = unforeseen(subject, error)
         return {"error": {"code": refusal.code, "message": refusal.message}}
 
-    def _answering(self, subject: str) -> Callable[[Msg], Awaitable[None]]:
+    def _answering(self, client: Client, subject: str) -> Callable[[Msg], Awaitable[None]]:
         async def on_message(message: Msg) -> None:
             answer = msgspec.json.encode(await self.ask(subject, message.data))
+            if len(answer) > client.max_payload:
+                text = f"the answer has {len(answer)} bytes, {client.max_payload} fit: ask for less"
+                answer = msgspec.json.encode({"error": {"code": Code.TOO_LARGE, "message": text}})
             if message.reply:
                 with suppress(NatsError):
                     await message.respond(answer)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 HOUR_NS = 3_600_000_000_000
-HOURS_MAX = 24 * 366
+HOURS_MAX = 24 * 92
 """The most hours that are told, the newest; one message of a recording may reach over years."""
 
 
