@@ -84,4 +84,4 @@ lock:  ## Pin again from pyproject.toml (needs uv on PATH): LOCK_ARGS=--upgrade 
 	$(LOCK) requirements/docs.in -o requirements/docs.txt
 
 clean:  ## Remove what setup and runs have made
-	rm -rf .venv .tools hub/page/node_modules hub/page/dist-tests hub/backhaul_hub/page/files bench-out demo-out play-out deb-out docs-out spark-out chaos-out .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .tools hub/page/node_modules hub/page/dist-tests hub/backhaul_hub/page/files agent/backhaul_agent/page/files bench-out demo-out play-out deb-out docs-out spark-out chaos-out .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -34,6 +34,7 @@ Slot = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$")]
 CommandName = Annotated[
     str, Meta(pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+){0,7}\Z", max_length=128)
 ]
+HostName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?\Z")]
 Url = Annotated[str, Meta(pattern=r"^(nats|tls)://[^\s/]+$")]
 
 
@@ -189,6 +190,20 @@ class MetricsConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     listen: Annotated[str, Meta(pattern=r"^$|^[^\s:]+:\d{1,5}$")] = ""
 
 
+class PageConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """[page]: the technician's page (docs/technician.md).
+
+    ``listen``: where browsers find it, as in 127.0.0.1:8480; empty: nowhere. ``names``: host names under which it is
+    reached, beside localhost and addresses. ``session_h``: how long the code need not be typed again. ``units``: of
+    series, as in ``"battery.soc" = "%"``.
+    """
+
+    listen: Annotated[str, Meta(pattern=r"^$|^[^\s:]+:\d{1,5}$")] = ""
+    names: Annotated[tuple[HostName, ...], Meta(max_length=16)] = ()
+    session_h: Annotated[float, Meta(gt=0, le=31 * 24)] = 12.0
+    units: Annotated[dict[str, Annotated[str, Meta(max_length=16)]], Meta(max_length=1000)] = {}
+
+
 class LogConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[log]: the lowest level that is written."""
 
@@ -211,6 +226,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     command: tuple[CommandConfig, ...] = ()
     health: HealthConfig = HealthConfig()
     metrics: MetricsConfig = MetricsConfig()
+    page: PageConfig = PageConfig()
     log: LogConfig = LogConfig()
 
     def message_bytes_typical(self, lane: str) -> int:
@@ -282,6 +298,9 @@ def _check_together(config: Config, path: Path) -> None:
         raise ConfigError(path, "nats.url", problem)
     if problem := listen_problem(config.metrics.listen, [nats.url]):
         raise ConfigError(path, "metrics.listen", problem)
+    others = [nats.url, *([f"http://{config.metrics.listen}"] if config.metrics.listen else [])]
+    if problem := listen_problem(config.page.listen, others):
+        raise ConfigError(path, "page.listen", problem)
     for key in ("out_bulk_bytes_max", "out_node_bytes_max"):
         if getattr(config.streams, key) < 8 * config.frame.bytes_max:
             raise ConfigError(path, f"streams.{key}", "at least 8 times frame.bytes_max")

@@ -61,6 +61,12 @@ def place_warnings(config: Config) -> Iterator[str]:
                 f"{key}: the unit backhaul-agent.service may write below {STATE_DIRECTORY} alone:"
                 f" {name} needs a drop-in with ReadWritePaths="
             )
+    host = config.page.listen.rpartition(":")[0]
+    if host and host != "localhost" and not host.startswith("127."):
+        yield (
+            "page.listen: the unit backhaul-agent.service lets this machine alone in: browsers elsewhere"
+            " need a drop-in with IPAddressAllow="
+        )
     for command in config.command:
         if command.run and command.run[0].startswith("/") and not _is_there(Path(command.run[0])):
             yield f"command {command.name!r}: there is no {command.run[0]}"

@@ -57,6 +57,8 @@ from backhaul_agent.push.pusher import Pusher
 from backhaul_agent.push.sleeper import Sleeper
 from backhaul_agent.status.health_watch import HealthWatch
 from backhaul_agent.status.metrics import METRICS, samples
+from backhaul_agent.status.recent import Recent
+from backhaul_agent.status.recent_service import RecentService
 from backhaul_agent.status.service import serve
 from backhaul_agent.status.status import Report, memory_bytes_max, status
 from backhaul_agent.sync.on_link_up import LinkNews
@@ -74,6 +76,7 @@ from backhaul_runtime import metrics_server
 from backhaul_runtime.clock import SteadyClock
 
 if TYPE_CHECKING:
+    from backhaul_agent.page.technician import TechnicianPage
     from backhaul_agent.systemd_notify import Notifier
 
 DRAIN_S_MAX = 5.0
@@ -215,6 +218,8 @@ class Parts:
         self._flow.on_rate.append(self._pusher.policy.carries)
         self._flow.unread = self._link_news.pushed = self._pusher.policy.asleep
         self._timekeeper.on_step_over.append(self._link_news.compare_again)
+        self._recent = RecentService(Recent(ledger))
+        self._page = self._make_page() if config.page.listen else None
         self._listening = True
         self._reports: list[Report] = [
             ("", self._status),
@@ -266,6 +271,8 @@ class Parts:
                 self._notifier.watchdog(lambda: not writing.done()),
             )
             others = [group.create_task(work) for work in works]
+            if self._page is not None:
+                others.append(group.create_task(self._page.run()))
             self._notifier.send("READY=1")
             log.info(
                 "started", device=self._config.device.id, epoch=self._ledger.epoch,
@@ -312,10 +319,21 @@ class Parts:
             for work in works:
                 group.create_task(work)
             await serve(client, self._config.device.id, self.status)
+            await self._recent.run(client)
             await redial_service.serve(client, self._redial, self._clock.monotonic_s)
             if self._listening:
                 await self._listener.listen(client)
                 await self._replay.run(client)
+
+    def _make_page(self) -> TechnicianPage:
+        from backhaul_agent.page.technician import TechnicianPage  # and with it the HTTP server
+
+        page = TechnicianPage(
+            self._config, self._ledger, self._writer.keeper, status=self.status,
+            client=lambda: self._link.client, recent=self._recent.ask, clock=self._clock,
+        )  # fmt: skip
+        self._listener.on_kept.append(page.live.note)
+        return page
 
     async def _shut_down(self, writing: asyncio.Task[None]) -> None:
         """Take steps 1 to 3 of the shutdown, in order; each has a deadline."""

@@ -1,4 +1,5 @@
-// Bundle the page into a directory: `node build.mjs OUT`; with --tests its unit tests, for `node --test`.
+// Bundle the fleet's page into a directory, and the technician's into another: `node build.mjs OUT TECHNICIAN`; with
+// --tests their unit tests, for `node --test`.
 //
 // esbuild does it: one program without plugins, which takes TypeScript, JSX and CSS as they are.
 import { createHash } from "node:crypto";
@@ -9,14 +10,23 @@ import { build } from "esbuild";
 
 const here = import.meta.dirname ?? path.dirname(new URL(import.meta.url).pathname);
 const tests = process.argv.includes("--tests");
-const out = path.resolve(process.argv.slice(2).find((each) => !each.startsWith("--")) ?? "dist");
+const said = process.argv.slice(2).filter((each) => !each.startsWith("--"));
+const [out, technician] = [path.resolve(said[0] ?? "dist"), path.resolve(said[1] ?? "dist-technician")];
 
-await rm(out, { recursive: true, force: true });
-await mkdir(out, { recursive: true });
 if (tests) await bundleTests();
-else await bundlePage();
+else {
+  await bundlePage(out, { page: "main", look: "index", html: "index" });
+  // A vehicle's disk has one form of each file.
+  await bundlePage(technician, { page: "technician", look: "technician", html: "technician", packed: true });
+}
+
+async function emptied(directory) {
+  await rm(directory, { recursive: true, force: true });
+  await mkdir(directory, { recursive: true });
+}
 
 async function bundleTests() {
+  await emptied(out);
   const names = (await readdir(path.join(here, "tests"))).filter((each) => /\.test\.tsx?$/.test(each));
   await build({
     entryPoints: names.map((each) => path.join(here, "tests", each)),
@@ -34,10 +44,11 @@ async function bundleTests() {
   });
 }
 
-async function bundlePage() {
+async function bundlePage(out, { page, look, html: from, packed = false }) {
+  await emptied(out);
   const result = await build({
     absWorkingDir: here,
-    entryPoints: { page: "src/main.tsx", look: "src/look/index.css" },
+    entryPoints: { page: `src/${page}.tsx`, look: `src/look/${look}.css` },
     bundle: true,
     minify: true,
     format: "esm",
@@ -57,24 +68,25 @@ async function bundlePage() {
   const files = new Map();
   for (const file of result.outputFiles) files.set(path.basename(file.path), Buffer.from(file.contents));
   const named = (pattern) => [...files.keys()].find((each) => pattern.test(each));
-  const html = await readFile(path.join(here, "index.html"), "utf8");
+  const html = await readFile(path.join(here, `${from}.html`), "utf8");
   const filled = html.replace("%CSS%", named(/^look-.*\.css$/)).replace("%JS%", named(/^page-.*\.js$/));
   files.set("index.html", Buffer.from(filled));
   files.set("icon.svg", await readFile(path.join(here, "icon.svg")));
 
   let total = 0;
   for (const [name, body] of files) {
+    const gzip = gzipSync(body, { level: 9 });
+    total += gzip.length;
+    await writeFile(path.join(out, `${name}.gz`), gzip);
+    if (packed) continue;
     await writeFile(path.join(out, name), body);
     const brotli = brotliCompressSync(body, {
       params: { [constants.BROTLI_PARAM_SIZE_HINT]: body.length },
     });
     await writeFile(path.join(out, `${name}.br`), brotli);
-    const gzip = gzipSync(body, { level: 9 });
-    await writeFile(path.join(out, `${name}.gz`), gzip);
-    total += gzip.length;
   }
   const digest = createHash("sha256");
   for (const name of [...files.keys()].sort()) digest.update(name).update(files.get(name));
   await writeFile(path.join(out, "built.json"), `${JSON.stringify({ gzip_bytes: total, sha256: digest.digest("hex") })}\n`);
-  console.error(`page: ${files.size} files, ${(total / 1000).toFixed(1)} kB compressed`);
+  console.error(`${from}: ${files.size} files, ${(total / 1000).toFixed(1)} kB compressed`);
 }

@@ -192,6 +192,8 @@ PUBLISH = {
         "agent.history.other",
         "agent.artifact.list",
     ),
+    # What the technician's page tells: for the agent's own login.
+    *("agent.commands", "agent.events", "agent.waiting"),
     *("agent.changed.gps.lat.%25", "agent.rejected.app.gps", "agent.in.x", "agent.ready"),
     # Streams of the agent, and their API under all its names; flow control and acknowledgements.
     *("f.other", "p.other.x.%25", "e.armed", "r.id1", "n.other.f.other", "c.id1", "s.digest"),
@@ -346,6 +348,7 @@ async def test_nobody_is_let_in_without_a_key_until_an_operator_says_so(vehicle:
         assert took == ["horn"]
     login = await vehicle.login()
     private = {each for each in PUBLISH if not each.startswith(("app", "agent"))}
+    private |= {"agent.commands", "agent.events", "agent.waiting"}
     hidden = {">", "app.>", "agent.>", "agent.in.>", "cmdopen.>", "$JS.API.>", "hubapi.>"}
     assert await login.refusals(private, hidden) == (private, hidden)
     assert "taken it over" in await vehicle.run("app", "close")

@@ -5,11 +5,14 @@ from __future__ import annotations
 import subprocess
 from typing import TYPE_CHECKING
 
+import aiohttp
 import grimp
 import pytest
 
 from backhaul_agent.client import connect
+from backhaul_agent.page.technician import FILES
 from tests.support.agent_process import AgentProcess
+from tests.support.rig.ports import free_port
 
 from .conftest import ROOT, run
 
@@ -106,17 +109,26 @@ def test_every_module_of_a_vehicle_finds_all_that_it_imports(vehicle_root: Path)
     assert (done.returncode, done.stderr) == (0, "")
 
 
-async def test_an_agent_of_the_package_keeps_a_reading(
+async def test_an_agent_of_the_package_keeps_a_reading_and_serves_its_page(
     vehicle_root: Path, nats_server: NatsServer, tmp_path: Path
 ) -> None:
+    port = free_port()
     programs = vehicle_root / "usr/lib/backhaul-agent/bin"
     program = (str(programs / "python"), "-I", str(programs / "backhaul-agent"))
-    agent = AgentProcess(tmp_path / "agent", nats_server.url, program=program)
+    agent = AgentProcess(
+        tmp_path / "agent",
+        nats_server.url,
+        program=program,
+        extra=f'[page]\nlisten = "127.0.0.1:{port}"',
+    )
     agent.start()
     try:
         await agent.ready()
         async with connect(nats_server.url) as vehicle:
             await vehicle.publish("battery", "soc", 81.2)
+        if (FILES / "built.json").exists():
+            async with aiohttp.request("GET", f"http://127.0.0.1:{port}/") as answer:
+                assert "<title>This vehicle" in await answer.text()
         await agent.drained()
     finally:
         assert agent.stop() == 0

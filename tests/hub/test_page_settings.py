@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from backhaul_codec.assurance.completeness import NO_MARK_AFTER, HourReport, Missing
+from backhaul_codec.programs.page_policy import headers
 from backhaul_hub.errors import ConfigError
 from backhaul_hub.page.page_files import read_files
-from backhaul_hub.page.policy import headers
 from backhaul_hub.page_settings import PageSection, connects, origins, page_problems, page_url
 from backhaul_hub.people.hours import letter
 from backhaul_hub.setup.websocket_config import write_listener

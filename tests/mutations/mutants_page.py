@@ -1,4 +1,4 @@
-"""Planted bugs of relays before UP, of the page's logins, and of history for the page."""
+"""Planted bugs of relays before UP, of the page's logins, of history for the page, and of the technician's."""
 
 from __future__ import annotations
 
@@ -66,6 +66,47 @@ PAGE_MUTANTS = (
         named(
             "tests/hub/test_past_gate.py",
             "test_a_server_that_stands_still_holds_up_so_many_questions_alone",
+        ),
+    ),
+    Mutant(
+        "code-is-found-by-trying",
+        "an address that was wrong may try codes as quickly as it likes",
+        "agent/backhaul_agent/page/gate.py",
+        "tries.free_at_s = now_s + wait_s",
+        "tries.free_at_s = now_s",
+        named(
+            "tests/agent/test_page_gate.py",
+            "test_an_address_waits_longer_each_time_it_was_wrong_and_is_not_judged_meanwhile",
+        ),
+    ),
+    Mutant(
+        "page-of-elsewhere-asks",
+        "a name that leads to the vehicle is as good as its own",
+        "agent/backhaul_agent/page/gate.py",
+        'return name in ("localhost", *names)',
+        "return True",
+        named("tests/agent/test_page_gate.py", "test_a_request_of_a_page_of_elsewhere_is_refused"),
+    ),
+    Mutant(
+        "technician-needs-no-code",
+        "questions of the page are answered without a session",
+        "agent/backhaul_agent/page/technician.py",
+        "if not self._gate.knows(token, now_s):",
+        'if name == "" and not self._gate.knows(token, now_s):',
+        named(
+            "tests/security/test_technician.py",
+            "test_nobody_gets_in_without_the_code_and_the_command_shows_it",
+        ),
+    ),
+    Mutant(
+        "peak-is-lost",
+        "a bucket of the technician's chart shows its last reading for its greatest",
+        "agent/backhaul_agent/page/past.py",
+        "max(row[2], value)",
+        "value",
+        named(
+            "tests/agent/test_page_values.py",
+            "test_no_peak_of_a_chart_is_lost_and_none_is_made",
         ),
     ),
 )

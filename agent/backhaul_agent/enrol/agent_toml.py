@@ -47,7 +47,11 @@ path = {_value(str(state_dir / "backhaul-agent" / "ledger.db"))}
 # What the link carries at its worst, to begin with; then it is measured. No more than about four
 # seconds of it are ever in flight, so that what is urgent does not wait behind a backlog.
 rate_kbit_s = {link.kbit_s}
-{metered}"""
+{metered}
+# The technician's page, for a browser on this machine; its code: backhaul-agent page.
+# [page]
+# listen = "127.0.0.1:8480"
+"""
     if not identity.nodes:
         return text
     return f"""{text}

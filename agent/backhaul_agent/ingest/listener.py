@@ -65,6 +65,9 @@ class Listener:
         self._answers: asyncio.Queue[tuple[str, bytes]] = asyncio.Queue(2 * self._notes_max)
         self._kept: dict[int, bytes] = {}
         self._heard: list[Heard] = []
+        self.on_kept: list[
+            Callable[[Content, int], None]
+        ] = []  # told of each kept message, and its size
 
     async def listen(self, client: Client) -> None:
         """Subscribe on a new connection."""
@@ -158,7 +161,10 @@ class Listener:
         share.give(size)
         if refusal is not None:
             self._refuse(subject, reply, points_in(content), refusal)
-        elif reply:
+            return
+        for tell in self.on_kept:
+            tell(content, size)
+        if reply:
             count = points_in(content)
             if count not in self._kept:
                 self._kept[count] = msgspec.json.encode({"kept": count})

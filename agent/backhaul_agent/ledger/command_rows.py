@@ -221,3 +221,36 @@ async def finished(ledger: LedgerReader, ids: Sequence[str]) -> list[str]:
         msgspec.json.encode(ids).decode(),
     )
     return [row[0] for row in rows]
+
+
+class CommandTold(NamedTuple):
+    """A command as people are told of it; ``error`` and ``result`` as of `RunOutcome`."""
+
+    id: str
+    name: str
+    sent_ns: int
+    deadline_ns: int
+    ended_ns: int
+    outcome: RunOutcome
+
+
+async def newest(ledger: LedgerReader, rows_max: int, result_bytes_max: int) -> list[CommandTold]:
+    """Return the commands that came last, the newest first, results cut. Raises: LedgerStorageError."""
+    rows = await ledger.query(
+        "SELECT CAST(id AS BLOB), CAST(name AS BLOB), sent_ns, deadline_ns, ended_ns, state, code, "
+        "CAST(error AS BLOB), substr(CAST(result AS BLOB), 1, ?), runs FROM commands "
+        "ORDER BY number DESC LIMIT ?",
+        result_bytes_max,
+        rows_max,
+    )
+    return [
+        CommandTold(
+            _word(id_), _word(name), sent, deadline, ended,
+            RunOutcome(RunState(state), ErrorCode(code), _word(error), result or b"", runs),
+        )
+        for id_, name, sent, deadline, ended, state, code, error, result, runs in rows
+    ]  # fmt: skip
+
+
+def _word(raw: bytes | None) -> str:
+    return (raw or b"").decode(errors="replace")

@@ -14,6 +14,7 @@ import structlog
 from aiohttp import web
 
 from backhaul_codec.errors import CodecError
+from backhaul_codec.programs.page_policy import headers
 from backhaul_codec.strict.json import Reader
 from backhaul_hub import questions
 from backhaul_hub.config import HubConfig, Login
@@ -21,7 +22,6 @@ from backhaul_hub.errors import HubError
 from backhaul_hub.nats.connection import connect
 from backhaul_hub.page.logins import SERVER, LoginGate, refusal
 from backhaul_hub.page.page_files import INDEX, NOT_BUILT, PageFile, read_files
-from backhaul_hub.page.policy import headers
 from backhaul_hub.page_settings import connects, origins, page_url
 from backhaul_hub.servers import server_directories
 from backhaul_hub.tls.files import SERVER as CERTIFICATE

@@ -7,6 +7,7 @@ import { session } from "../hub/session";
 import { durationText, numberText } from "../logic/text";
 import { Ago, now } from "../parts/Ago";
 import { Badge, type Tone } from "../parts/Badge";
+import { Hint } from "../parts/Hint";
 import { Panel } from "../parts/Panel";
 import { Empty, Failure, Loading } from "../parts/States";
 import { bytesText, grouped, part, type Health, type ShownCondition } from "../state/health";
@@ -127,19 +128,6 @@ function Conditions({ health }: { health: Health }) {
         <p class="quiet small">{health.conditions_not_shown} more are not shown here: backhaul-hub status</p>
       )}
     </Panel>
-  );
-}
-
-/** A hint, with the command in it set apart. */
-function Hint({ text }: { text: string }) {
-  const found = /(backhaul-(?:hub|agent|spark)(?: [^\s:;,]+)*|systemctl(?: [^\s:;,]+)+)/.exec(text);
-  if (!found) return <p class="small">{text}</p>;
-  return (
-    <p class="small">
-      {text.slice(0, found.index)}
-      <code>{found[0]}</code>
-      {text.slice(found.index + found[0].length)}
-    </p>
   );
 }
 
