@@ -62,9 +62,9 @@ def _stays(name: str) -> bool:
 
 
 def require_alone(info: Json) -> None:
-    """Refuse to mirror a hub of several servers, by what is said of one of its streams. Pure.
+    """Refuse to mirror a hub of several servers; `info` is that of any of its streams. Pure.
 
-    The bridge is a leaf of one server, and hears only those streams that this one leads.
+    The bridge is a leaf of one server, and hears no stream that another server leads.
 
     Raises:
         BackupError: another server has a copy of the stream.
