@@ -26,6 +26,7 @@ def cli() -> None:
     `shadow`, the tree with `tree` and `node`. Files for vehicles, and from them, are kept with
     `artifact`. Vehicles are told to do something with `command`; `commands` says what became of
     it. `user` gives people rights to a part of the tree. `reload` has every server of a cluster learn of new devices; `tls` renews their certificates.
+    `grow` makes a hub of three servers of one, `migrate` moves it.
     `import` brings old logs of a whole fleet into the history. `simulate` loads a test hub with a fleet that is not there.
     """
 

@@ -55,7 +55,8 @@ def render_bridge(old: str, new: str, creds: str, up_creds: str, secret: str, ca
 
     Args:
         old: where it takes leafs; of a cluster all URLs, separated by commas.
-        new: likewise.
+        new: likewise; each of its servers gets a leaf, for to the hub of a leaf a server speaks for itself alone:
+            what another one of its cluster asks, or hears, it does not pass on.
         creds: file with credentials of a user of account HUB at both.
         up_creds: likewise of account UP.
         secret: what JetStream's API is called in account UP.
@@ -72,9 +73,9 @@ accounts {{
 }}
 leafnodes {{ remotes: [
 {_remote(old, "OLD_HUB", creds, ca)}
-{_remote(new, "NEW_HUB", creds, ca)}
+{lines((_remote(each, "NEW_HUB", creds, ca) for each in urls(new)), indent=0)}
 {_remote(old, "OLD_UP", up_creds, ca)}
-{_remote(new, "NEW_UP", up_creds, ca)}
+{lines((_remote(each, "NEW_UP", up_creds, ca) for each in urls(new)), indent=0)}
 ] }}
 """
 

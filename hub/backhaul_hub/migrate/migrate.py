@@ -61,6 +61,21 @@ def _stays(name: str) -> bool:
     return name in _STAY or is_passing(name)
 
 
+def require_alone(info: Json) -> None:
+    """Refuse to mirror a hub of several servers; `info` is that of any of its streams. Pure.
+
+    The bridge is a leaf of one server, and hears no stream that another server leads.
+
+    Raises:
+        BackupError: another server has a copy of the stream.
+    """
+    if (info.get("cluster") or {}).get("replicas"):
+        raise BackupError(
+            "a hub of several servers cannot be mirrored to another",
+            hint="backhaul-hub backup here, then backhaul-hub restore there",
+        )
+
+
 class Migration:
     """One migration of one hub to one server.
 
@@ -200,6 +215,8 @@ class Migration:
                 new = await self._new.request(f"STREAM.INFO.{name}")
                 if old["created"] == new["created"]:
                     raise BackupError(f"{self._move.to} is the server that this hub has already")
+        for name in names[:1]:
+            require_alone(await self._old.request(f"STREAM.INFO.{name}"))
         for name in [*names, *sorted(filter(_stays, await stream_names(self._new)))]:
             info = await self._new.stream_info(name)
             if info is None or name in self._move.streams or self._move.switched:

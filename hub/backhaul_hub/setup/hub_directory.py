@@ -121,10 +121,12 @@ def create_hub(
     layout: HubLayout,
     free: Callable[[Path], int] = free_bytes,
     clock: Clock = _CLOCK,
+    settings: str = "",
 ) -> None:
     """Write keys, credentials, hub.conf, accounts and hub.toml into a new hub directory.
 
-    ``free`` says how many bytes more the directory's disk takes; `clock`, when what is signed was.
+    ``free`` says how many bytes more the directory's disk takes; `clock`, when what is signed was; `settings` is
+    the text of hub.toml, if it is not to be made of the layout.
 
     Raises:
         ConfigError: there is a hub already, or the directory cannot be written.
@@ -172,7 +174,7 @@ def create_hub(
             write_certificates(directory, layout.tls, names, vehicles, clock, layout.keys_of)
         write_accounts(directory, keys, accounts)
         # Last: a directory with a hub.toml is a whole hub.
-        write_private(directory / "hub.toml", _hub_toml(layout, store))
+        write_private(directory / "hub.toml", settings or _hub_toml(layout, store))
     except OSError as error:
         raise ConfigError(f"{error.filename or directory}: {error.strerror}") from error
 
