@@ -86,7 +86,7 @@ def _line(key: str, value: str | int) -> str:
 
 
 def _of_section(left: dict[tuple[str, str], str], section: str) -> list[str]:
-    """Take what is still to be said of a section."""
+    """Take the changes of a section that have no line yet."""
     return [left.pop(place) for place in list(left) if place[0] == section]
 
 
@@ -166,7 +166,7 @@ def make_grown(
 
 
 def _bring(old: Path, new: Path) -> None:
-    """Copy what the new directory has to have of the old one: revocations, people's files, operators' own.
+    """Copy the revocations, the people's files and the operators' own into the new directory.
 
     The new servers let in from their first moment on whom the old one does.
     """
@@ -186,7 +186,7 @@ def _bring(old: Path, new: Path) -> None:
 
 
 def _require_same(old: HubConfig, new: HubConfig) -> None:
-    """See that hub.toml says what it said but for what was to change: it was changed as text.
+    """See that hub.toml has the same settings as before but for the changed ones: it was changed as text.
 
     Raises:
         ConfigError: it does not.
