@@ -96,3 +96,25 @@ def test_nothing_is_owed_of_a_ledger_that_is_no_more(tmp_path: Path) -> None:
     it.keeper.stands_still(BULK, 2)
     it.continuity.end(BULK.device, BULK.epoch)
     assert it.kicks() == []
+
+
+def test_a_source_that_brings_what_a_former_ledger_had_works(tmp_path: Path) -> None:
+    """A slow link carries those messages first, and a vehicle that starts without the hub has a new epoch each time."""
+    it = Watched(tmp_path / "hub")
+    former = BULK._replace(epoch=6)
+    it.continuity.arrived(former, 1, 10, it.clock.now_ns())
+    it.continuity.end(BULK.device, former.epoch)
+    it.continuity.arrived(BULK, 4, 10, it.clock.now_ns())
+    for _ in range(30):
+        it.continuity.arrived(former, 1, 10, it.clock.now_ns())
+        assert it.kicks(1) == []
+    assert it.kicks() == ["the vehicle has more, and nothing comes"]
+
+
+def test_nothing_is_expected_of_a_source_before_it_heard_its_device(tmp_path: Path) -> None:
+    """Over 20 kbit/s the server's first question is lost, and the answer to the second comes after 8 s."""
+    it = Watched(tmp_path / "hub")
+    it.continuity.arrived(BULK, 4, 10, it.clock.now_ns())
+    assert it.kicks(9, active=-1) == []
+    assert it.kicks(9) == []
+    assert it.kicks() == ["the vehicle has more, and nothing comes"]

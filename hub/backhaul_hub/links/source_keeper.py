@@ -249,7 +249,8 @@ class SourceKeeper:
         if answered_s + LEAFS_INTERVAL_S < silent_s:
             silent_s = 0.0
         owes = None
-        if silent_s < SILENT_LINK_S:
+        # One that never heard its device has a patience of its own.
+        if silent_s < SILENT_LINK_S and source["active"] >= 0:
             owes = self._owed_arrivals(place, leaf.since_ns)
         why = self._watch.complaint(source, up_s, now_s, silent_s)
         if why is None and (why := self._owed.complaint(place, owes, now_s)) is not None:
@@ -317,4 +318,13 @@ class SourceKeeper:
             place.lane == LIVE
             and owes_greeting(state.last_seen_ns, up_since_ns, self._clock.now_ns())
         )
-        return state.messages + state.repeats if owes else None
+        return self._arrivals(place) if owes else None
+
+    def _arrivals(self, place: Place) -> int:
+        """Count the messages that ever came of a lane, in whatever epoch: a slow link carries former ones first."""
+        states = (
+            self._continuity.lanes[key]
+            for key in self._continuity.of_device(place.device)
+            if key.lane == place.lane
+        )
+        return sum(state.messages + state.repeats for state in states)
