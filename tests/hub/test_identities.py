@@ -35,10 +35,17 @@ class Story:
         self.judge = Identities()
         self.now_ns = T0
 
-    def saw(self, who: Sequence[str], *, after_s: float = 600, address: str = "10.0.0.1") -> None:
+    def saw(
+        self,
+        who: Sequence[str],
+        *,
+        after_s: float = 600,
+        address: str = "10.0.0.1",
+        other_login: bool = False,
+    ) -> None:
         self.now_ns += int(after_s * S)
         report = VehicleReport(who[0], who[1], who[2], "1.0")
-        self.judge.saw(DEVICE, report, address, self.now_ns)
+        self.judge.saw(DEVICE, report, address, self.now_ns, other_login=other_login)
 
     def judged(self, *, after_ns: int = 0) -> Evidence | None:
         return self.judge.judged(DEVICE, self.now_ns + after_ns)
@@ -46,6 +53,19 @@ class Story:
     def kind(self, *, after_ns: int = 0) -> str:
         found = self.judged(after_ns=after_ns)
         return found.kind if found else ""
+
+
+@pytest.mark.parametrize(
+    ("back", "kind"), [("b22", "changed"), ("a12", "changed"), ("a22", "changed")]
+)
+def test_a_machine_that_is_enrolled_anew_took_the_place_of_the_former(back: str, kind: str) -> None:
+    story = Story()
+    story.saw("a11")
+    story.saw("b21", after_s=1, other_login=True)
+    story.saw(back, after_s=1, other_login=back != "b22")
+    assert story.kind() == kind
+    story.saw("c33", after_s=1)
+    assert story.kind() == "together"
 
 
 @pytest.mark.parametrize(

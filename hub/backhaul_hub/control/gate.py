@@ -70,7 +70,8 @@ class Gate(Subsystem):
         )
         await self.leafs.start()
         self.vehicles = await VehicleKeeper.open(
-            *(ground.registry, ground.clock, self.leafs.links, fleet.continuity)
+            *(ground.registry, ground.clock, self.leafs.links, fleet.continuity),
+            fleet.devices.token_of,
         )
 
     def tasks(self) -> Tasks:

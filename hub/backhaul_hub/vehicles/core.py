@@ -39,11 +39,14 @@ class Vehicles:
         self.heard_ns: dict[str, int] = {}
         """By device: when its agent was heard last; not stored."""
         self.unreadable = 0
+        self._tokens: dict[str, str | None] = {}
 
-    def hear(self, device: str, report: bytes, address: str, now_ns: int) -> None:
+    def hear(
+        self, device: str, report: bytes, address: str, now_ns: int, token: str | None = None
+    ) -> None:
         """Take in that the agent of a device has spoken, and its words on itself, if there are any.
 
-        `address`: that of its leaf.
+        `address`: that of its leaf. `token`: the device's now; another one means that it was enrolled anew.
         """
         self.heard_ns[device] = now_ns
         if not report:
@@ -55,7 +58,9 @@ class Vehicles:
             log.warning("report_of_a_vehicle_unreadable", device=device, error=str(error))
             return
         self.told[device] = Told(said, now_ns)
-        self.identities.saw(device, said, address, now_ns)
+        other_login = self._tokens.get(device, token) != token
+        self._tokens[device] = token
+        self.identities.saw(device, said, address, now_ns, other_login=other_login)
         self.identities.changed.add(device)
 
     def take_changes(self) -> list[RowChange]:

@@ -8,7 +8,8 @@ and what one sends hides what the other does. Three things give them away:
 - another machine is there within a minute of the last one: nobody replaces hardware that fast
 - a fork: two messages with one place in a lane (`forked`, told by the one who sees lanes)
 
-A machine that is replaced once, for good, is no alarm: it is said for a day, as `changed`.
+A machine that is replaced once, for good, is no alarm: it is said for a day, as `changed`. So is one that comes with
+another login, however soon: nobody gets in by the former one any more.
 """
 
 from __future__ import annotations
@@ -101,8 +102,19 @@ class Identities:
         """Return the sightings of a device."""
         return self._known.get(device) or Identity()
 
-    def saw(self, device: str, report: VehicleReport, address: str, now_ns: int) -> None:
-        """Take in one report of a vehicle, that came while its leaf was at `address`."""
+    def saw(
+        self,
+        device: str,
+        report: VehicleReport,
+        address: str,
+        now_ns: int,
+        *,
+        other_login: bool = False,
+    ) -> None:
+        """Take in one report of a vehicle, that came while its leaf was at `address`.
+
+        `other_login`: whether it was enrolled anew since the last report, so that login is shut out.
+        """
         if not report.machine:
             return
         known = self.of(device)
@@ -112,7 +124,7 @@ class Identities:
         same = next((each for each in known.seen if each.key == fresh.key), None)
         if same is not None:
             fresh = msgspec.structs.replace(fresh, first_ns=same.first_ns)
-        evidence = _evidence(known, fresh, now_ns) or known.evidence
+        evidence = _evidence(known, fresh, now_ns, other_login=other_login) or known.evidence
         others = [each for each in known.seen if each.key != fresh.key]
         self._keep(device, Identity((*_bounded(others, fresh), fresh), evidence, known.settled_ns))
 
@@ -172,7 +184,9 @@ class Identities:
         self.changed.add(device)
 
 
-def _evidence(known: Identity, fresh: Sighting, now_ns: int) -> Evidence | None:
+def _evidence(
+    known: Identity, fresh: Sighting, now_ns: int, *, other_login: bool
+) -> Evidence | None:
     """Return the fact that another sighting than the last one gives away; None for nothing."""
     before = known.now
     if before is None or before.key == fresh.key:
@@ -180,11 +194,12 @@ def _evidence(known: Identity, fresh: Sighting, now_ns: int) -> Evidence | None:
     # What came first that is another: the machine, its start, or its agent's run.
     level = next(n for n in range(3) if before.key[n] != fresh.key[n]) + 1
     back = any(each.key[:level] == fresh.key[:level] for each in known.seen)
-    if back:
+    if back and not other_login:
         return _lasting(known, Evidence("alternate", now_ns, now_ns, before, fresh))
     if level > 1:
         return None  # it was started anew
-    kind: Kind = "together" if now_ns - before.last_ns < SWAP_NS_MIN else "changed"
+    at_once = now_ns - before.last_ns < SWAP_NS_MIN
+    kind: Kind = "together" if at_once and not other_login else "changed"
     told = known.evidence
     if kind == "changed" and told is not None and told.two and now_ns - told.last_ns < LASTS_NS:
         return None  # what is worse is told already

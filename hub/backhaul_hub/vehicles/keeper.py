@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -31,6 +31,7 @@ class VehicleKeeper:
     Args:
         links: of the devices that have ever connected.
         continuity: knows which lanes have forked.
+        token_of: returns a device's token, None for a device that may not connect.
     """
 
     vehicles: Vehicles
@@ -38,6 +39,7 @@ class VehicleKeeper:
     _clock: Clock
     _links: Mapping[str, DeviceLink]
     _continuity: Continuity
+    _token_of: Callable[[str], str | None] = lambda _: None
 
     def __post_init__(self) -> None:
         self._turns = Turns()
@@ -49,13 +51,14 @@ class VehicleKeeper:
         clock: Clock,
         links: Mapping[str, DeviceLink],
         continuity: Continuity,
+        token_of: Callable[[str], str | None] = lambda _: None,
     ) -> Self:
         """Return a keeper with the stored rows.
 
         Raises:
             RegistryError: the database refused.
         """
-        return cls(await restored(registry), registry, clock, links, continuity)
+        return cls(await restored(registry), registry, clock, links, continuity, token_of)
 
     def hear(self, device: str, report: bytes) -> float:
         """Take in a question of a device's agent, and its words on itself with it, if any.
@@ -63,7 +66,8 @@ class VehicleKeeper:
         Returns for how many seconds it is to stay away, because another machine with its identity is online.
         """
         link = self._links.get(device)
-        self.vehicles.hear(device, report, link.address if link else "", self._clock.now_ns())
+        address, token = link.address if link else "", self._token_of(device)
+        self.vehicles.hear(device, report, address, self._clock.now_ns(), token)
         now = self.vehicles.identities.of(device).now
         if not report or now is None:
             return 0.0
