@@ -32,6 +32,8 @@ class World:
     def __init__(self, directory: Path, stack: AsyncExitStack, kind: type[HubRig] = HubRig) -> None:
         self.directory = directory
         self.hub = kind(directory / "hub", watermark_interval_s=0.2, run=run_here)
+        self.shards = 1
+        """How many shards of UP there are, those included that the hub reads no more."""
         self._stack = stack
 
     async def start(self) -> Self:

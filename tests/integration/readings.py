@@ -13,6 +13,7 @@ from backhaul_codec import Point, decode
 from backhaul_codec.kinds import DICTIONARY
 from backhaul_codec.subjects import parse_uplink
 from backhaul_codec.wire.plain_reader import PlainReader
+from backhaul_hub.shards import up_name
 
 from .conftest import DEADLINE_S, World
 
@@ -55,21 +56,23 @@ async def frames_at_the_hub(world: World) -> list[tuple[tuple[str, str, int, int
     """Read UP from outside: the identity of each frame and bundle, and the times of its points in seconds."""
     client = await world.hub_client()
     jetstream = client.jetstream(prefix="upapi")
-    last = (await jetstream.stream_info("UP_00")).state.last_seq
     messages = []
     dictionaries = PlainReader()
-    for seq in range(1, last + 1):
-        try:
-            message = await jetstream.get_msg("UP_00", seq, direct=True)
-        except NotFoundError:
-            continue  # a test took it out
-        assert message.subject is not None
-        assert message.data is not None
-        uplink = parse_uplink(message.subject)
-        if uplink.kind is DICTIONARY:
-            dictionaries.take(uplink, message.data)
-        elif uplink.letter == "f" and message.data != GARBAGE:
-            messages.append((uplink, message.data))
+    for shard in range(world.shards):
+        stream = up_name(shard)
+        last = (await jetstream.stream_info(stream)).state.last_seq
+        for seq in range(1, last + 1):
+            try:
+                message = await jetstream.get_msg(stream, seq, direct=True)
+            except NotFoundError:
+                continue  # a test took it out
+            assert message.subject is not None
+            assert message.data is not None
+            uplink = parse_uplink(message.subject)
+            if uplink.kind is DICTIONARY:
+                dictionaries.take(uplink, message.data)
+            elif uplink.letter == "f" and message.data != GARBAGE:
+                messages.append((uplink, message.data))
     found = []
     for uplink, body in messages:
         frame = decode(dictionaries.take(uplink, body), node=uplink.node)

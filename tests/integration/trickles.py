@@ -11,6 +11,7 @@ import pytest
 from nats.errors import Error as NatsError
 
 from backhaul_agent.client import connect
+from backhaul_hub.shards import relay_name
 from tests.integration.readings import arrive
 
 from .conftest import DEADLINE_S, World, lane
@@ -36,8 +37,8 @@ async def until(true: Callable[[], Awaitable[bool]], what: str) -> None:
 class Trickle:
     """Readings of one node, five a second, whoever of the vehicle's processes is away; `count` so far."""
 
-    def __init__(self) -> None:
-        self.count = 0
+    def __init__(self, count: int = 0) -> None:
+        self.count = count
 
     async def run(self, agent: Agent) -> None:
         while True:
@@ -81,30 +82,31 @@ async def pushed(agent: Agent, lanes: list[str]) -> dict[str, Any]:
     return status
 
 
-async def sources(world: World) -> list[str]:
-    """Return the names of the streams that UP sources now, sorted; none while UP has no leader."""
+async def sources(world: World, shard: int = 0) -> list[str]:
+    """Return the names of the streams that a shard's relay sources now, sorted; none while it has no leader."""
+    asked = f"upapi.STREAM.INFO.{relay_name(shard)}"
     try:
         async with world.hub.connection() as client:
-            answer = await client.request("upapi.STREAM.INFO.RELAY_00", b"", timeout=ANSWER_S)
+            answer = await client.request(asked, b"", timeout=ANSWER_S)
     except NatsError:
         return []
     return sorted(each["name"] for each in json.loads(answer.data).get("sources") or [])
 
 
-async def only_pushes(world: World) -> None:
+async def only_pushes(world: World, shard: int = 0) -> None:
     async def there() -> bool:
-        return await sources(world) == ["PUSH"]
+        return await sources(world, shard) == ["PUSH"]
 
     await until(there, "no lane is sourced")
 
 
-async def all_confirmed(world: World, rig: DeviceRig, count: int) -> None:
+async def all_confirmed(world: World, rig: DeviceRig, count: int, device: str = "VID-001") -> None:
     """Check that the readings are at the hub, each once, that nothing is missing, and that the vehicle knows."""
     await arrive(world, count)
     report = await world.until(
-        lambda report: lane(report)["gaps"] == [] and lane(report)["lost"] == 0
+        lambda report: lane(report, device)["gaps"] == [] and lane(report, device)["lost"] == 0
     )
-    last = lane(report)["watermark"]
+    last = lane(report, device)["watermark"]
     async with connect(rig.url) as agent:
 
         async def there() -> bool:
