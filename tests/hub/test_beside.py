@@ -10,7 +10,14 @@ from nats.errors import Error as NatsError
 
 from backhaul_codec.protocol.push import WAKE
 from backhaul_hub.device import Device
-from backhaul_hub.links.beside import LINKED_S, WATERMARK_MESSAGES, WATERMARK_S_MIN, Beside, Said
+from backhaul_hub.links.beside import (
+    LINKED_S,
+    WAKES_PER_S,
+    WATERMARK_MESSAGES,
+    WATERMARK_S_MIN,
+    Beside,
+    Said,
+)
 from backhaul_hub.links.speaker import LOOK_S, Speaker
 from backhaul_hub.nats.jetstream import JetStreamApi
 from tests.support.agent_clock import FakeClock
@@ -100,10 +107,38 @@ def test_a_link_that_is_gone_is_told_nothing() -> None:
     assert beside.due(100.0) == []
 
 
-def test_whoever_may_have_missed_a_word_is_woken() -> None:
+def test_whoever_may_have_missed_a_word_is_woken_if_its_link_is_up() -> None:
     beside = Beside()
-    beside.wake(["VID-001", "VID-002"], 5.0)
-    assert [said.device for said in beside.due(5.0)] == ["VID-001", "VID-002"]
+    for device in ("VID-001", "VID-002", "VID-003"):
+        beside.linked(device, 1.0)
+    assert len(beside.due(4.0)) == 3
+    beside.gone("VID-002")
+    beside.wake_all(5.0)
+    assert [said.device for said in beside.due(5.1)] == ["VID-001", "VID-003"]
+
+
+def test_a_fleet_is_woken_bit_by_bit_each_once_and_whoever_comes_meanwhile_behind_it() -> None:
+    """As the control plane starts, or is connected again: each wake has a vehicle source DOWN."""
+    beside, fleet = Beside(), [f"VID-{number:05}" for number in range(10_000)]
+    for device in fleet:
+        beside.linked(device, 0.0)
+    woken: list[str] = []
+    for second in range(160):
+        if second == 30:
+            beside.wake_all(
+                30.0
+            )  # the connection was lost: who was woken before is again, behind the rest
+        if second == 50:
+            beside.linked("VID-NEW", 50.0)
+        if second == 55:
+            beside.gone(fleet[-1])
+        due = [said.device for said in beside.due(float(second))]
+        assert len(due) <= WAKES_PER_S + 1
+        woken += due
+    assert woken[: len(fleet) - 1] == fleet[:-1]
+    again = woken[len(fleet) - 1 :]
+    assert again == [*fleet[: len(again) - 1], "VID-NEW"]
+    assert len(again) == pytest.approx((29 - LINKED_S) * WAKES_PER_S, abs=2)
 
 
 class Wire:
@@ -123,7 +158,7 @@ class Wire:
 async def test_a_device_that_could_not_be_spoken_to_is_woken_later() -> None:
     wire, clock, api = Wire(), FakeClock(), JetStreamApi(Client())
     known = {DEVICE: Device(DEVICE, "tok", "key", 0)}
-    speaker = Speaker(clock, known.get, known.keys)
+    speaker = Speaker(clock, known.get)
     speaker.start(wire, api)  # type: ignore[arg-type]
     await api.on_published("in.VID-001.c.1", b"{}")
     await api.on_published("in.VID-002.c.1", b"{}")

@@ -87,7 +87,7 @@ class Fleet(Subsystem):
         self.words = WordBook(self.continuity)
         self.sources = SourceKeeper(ground.config, ground.clock, self.continuity, devices.known)
         self.set_ups = SetUps(ground.clock, tell_again)
-        self.speaker = Speaker(ground.clock, devices.one, devices.active)
+        self.speaker = Speaker(ground.clock, devices.one)
         self.unknown: set[str] = set()
         """Devices of which DOWN has durables, and hub.db nothing."""
         self._ground = ground

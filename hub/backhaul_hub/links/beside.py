@@ -7,7 +7,6 @@ are said more seldom: written into DOWN each time, they would be most of what an
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -22,6 +21,8 @@ WATERMARK_MESSAGES = 32
 """A watermark that is further by so many is said at once."""
 LINKED_S = 2.0
 """So long after a link has come up its vehicle is woken: it may not have noticed that the link was gone."""
+WAKES_PER_S = 100
+"""So many vehicles at most are woken in a second: each sources DOWN then, resets a durable, and asks where DOWN ends."""
 _WATERMARK = "s.watermark."
 
 
@@ -59,7 +60,11 @@ class Beside:
         self._lanes: dict[str, dict[str, _Lane]] = {}
         """By device and leaf subject."""
         self._waiting: set[tuple[str, str]] = set()
+        self._linked: set[str] = set()
         self._wakes: dict[str, float] = {}
+        """When each is woken."""
+        self._free_s = 0.0
+        """When the next may be woken that is not in `_wakes` yet."""
 
     def stored(self, subject: str, body: bytes, now_s: float) -> Said | None:
         """Take in that a stream has taken a message; return the one to say now, if any."""
@@ -90,17 +95,26 @@ class Beside:
     def linked(self, device: str, now_s: float) -> None:
         """Take in that a device's link has come up: it may have missed some."""
         self.gone(device)
-        self._wakes[device] = now_s + LINKED_S
+        self._linked.add(device)
+        self.wake(device, now_s + LINKED_S)
 
     def gone(self, device: str) -> None:
         """Take in that a device's link is gone."""
+        self._linked.discard(device)
         self._wakes.pop(device, None)
         for leaf_subject in self._lanes.pop(device, {}):
             self._waiting.discard((device, leaf_subject))
 
-    def wake(self, devices: Iterable[str], now_s: float) -> None:
-        """Have devices woken: the hub may have failed to say something to them."""
-        self._wakes |= dict.fromkeys(devices, now_s)
+    def wake_all(self, now_s: float) -> None:
+        """Have all devices woken whose links are up, bit by bit: the hub may have failed to say something to them."""
+        for device in sorted(self._linked):
+            self.wake(device, now_s)
+
+    def wake(self, device: str, at_s: float) -> None:
+        """Have a device woken, then or as soon as others let it; not later than it was to be already."""
+        if device not in self._wakes:
+            self._wakes[device] = max(at_s, self._free_s)
+            self._free_s = self._wakes[device] + 1 / WAKES_PER_S
 
     def due(self, now_s: float) -> list[Said]:
         """Return the messages to say by now."""

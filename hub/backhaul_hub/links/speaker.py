@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
 import structlog
 from nats.aio.client import Client
@@ -26,19 +26,16 @@ class Speaker:
 
     Args:
         device: returns a device that may connect, None for any other.
-        everybody: returns the ids of all devices that may connect.
     """
 
     def __init__(
         self,
         clock: Clock,
         device: Callable[[str], Device | None],
-        everybody: Callable[[], Collection[str]],
     ) -> None:
         self.beside = Beside()
         self._clock = clock
         self._device = device
-        self._everybody = everybody
         self._client: Client | None = None
 
     def start(self, client: Client, api: JetStreamApi) -> None:
@@ -47,13 +44,13 @@ class Speaker:
         api.on_published = self._stored
 
     async def run(self) -> None:
-        """Say all that is due; for ever. At first, and after each reconnect, wake all: a message may be unsaid."""
+        """Say all that is due; for ever. After each reconnect wake all, as at first: a message may be unsaid."""
         assert self._client is not None
-        connects = -1
+        connects = 0
         while True:
             now_s = self._clock.monotonic_s()
             if connects != (connects := self._client.stats["reconnects"]):
-                self.beside.wake(self._everybody(), now_s)
+                self.beside.wake_all(now_s)
             for said in self.beside.due(now_s):
                 await self._say(said)
             await asyncio.sleep(LOOK_S)
@@ -92,4 +89,4 @@ class Speaker:
             await self._client.publish(subject, said.body)
         except NatsError as error:
             log.warning("not_said_beside", device=device.id, error=repr(error))
-            self.beside.wake([device.id], self._clock.monotonic_s() + LOOK_S)
+            self.beside.wake(device.id, self._clock.monotonic_s() + LOOK_S)
