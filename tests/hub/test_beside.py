@@ -111,10 +111,10 @@ def test_whoever_may_have_missed_a_word_is_woken_if_its_link_is_up() -> None:
     beside = Beside()
     for device in ("VID-001", "VID-002", "VID-003"):
         beside.linked(device, 1.0)
-    assert len(beside.due(4.0)) == 3
+    assert len(beside.due(1.1 + LINKED_S)) == 3
     beside.gone("VID-002")
-    beside.wake_all(5.0)
-    assert [said.device for said in beside.due(5.1)] == ["VID-001", "VID-003"]
+    beside.wake_all(8.0)
+    assert [said.device for said in beside.due(8.1)] == ["VID-001", "VID-003"]
 
 
 def test_a_fleet_is_woken_bit_by_bit_each_once_and_whoever_comes_meanwhile_behind_it() -> None:

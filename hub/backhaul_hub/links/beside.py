@@ -19,8 +19,9 @@ WATERMARK_S_MIN = 9.0
 """Between two watermarks of a lane; a vehicle gives a lane that it pushes up after 15 s without one."""
 WATERMARK_MESSAGES = 32
 """A watermark that is further by so many is said at once."""
-LINKED_S = 2.0
-"""So long after a link has come up its vehicle is woken: it may not have noticed that the link was gone."""
+LINKED_S = 4.0
+"""So long after a link has come up its vehicle is woken: it may not have noticed that the link was gone. Sooner it may
+not be heard to listen over a slow link; one that has noticed does not listen yet."""
 WAKES_PER_S = 100
 """So many vehicles at most are woken in a second: each sources DOWN then, resets a durable, and asks where DOWN ends."""
 _WATERMARK = "s.watermark."

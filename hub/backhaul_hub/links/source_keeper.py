@@ -321,7 +321,7 @@ class SourceKeeper:
         return self._arrivals(place) if owes else None
 
     def _arrivals(self, place: Place) -> int:
-        """Count the messages that ever came of a lane, in whatever epoch: a slow link carries former ones first."""
+        """Count the messages that ever came of a lane, of all epochs: a slow link carries the former ones first."""
         states = (
             self._continuity.lanes[key]
             for key in self._continuity.of_device(place.device)
