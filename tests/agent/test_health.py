@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from backhaul_agent.config import HealthConfig
-from backhaul_agent.status.health import AgentHealth
+from backhaul_agent.status.health import BACKLOG_MESSAGES_MIN, AgentHealth
 from backhaul_codec.assurance.vehicle_conditions import KINDS
 
 DOCS = Path(__file__).parents[2] / "docs" / "health.md"
@@ -86,6 +86,22 @@ def test_each_condition_is_found_and_ends() -> None:
         assert looks.codes(status) == [code]
         assert looks.codes(HEALTHY) == []
     assert looks.codes(but(ledger={"bytes": 800})) == []
+
+
+def test_a_backlog_that_passes_though_the_budget_is_short_is_named_with_it() -> None:
+    """What was answered *kept* goes as fast as the link carries it."""
+    looks = Looks()
+    lanes = {"bulk": HEALTHY["lanes"]["bulk"], "live": HEALTHY["lanes"]["bulk"]}
+    lanes["bulk"] = lanes["bulk"] | {"ready_seq": 8 + BACKLOG_MESSAGES_MIN}
+    status = but(link={"budget": SHORT}) | {"lanes": lanes}
+    looks.codes(status)
+    assert "wait" not in looks.health.conditions.shown()[0].detail.partition("points wait")[2]
+    lanes["live"] = lanes["live"] | {"ready_seq": 10}
+    looks.codes(status)
+    (shown,) = [each for each in looks.health.conditions.shown() if each.code == "link-budget"]
+    assert shown.detail.endswith(
+        f"; {BACKLOG_MESSAGES_MIN} messages wait, and no budget holds them back"
+    )
 
 
 def test_a_short_budget_is_told_and_that_telemetry_is_thinned_apart_from_it() -> None:

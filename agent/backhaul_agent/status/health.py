@@ -17,6 +17,7 @@ from backhaul_codec.assurance.vehicle_conditions import (
 )
 
 FLOOD_MIN = 1000  # messages refused of one program, for want of room, that make a flood of it
+BACKLOG_MESSAGES_MIN = 64  # messages that the hub has not confirmed: of a trickle there are fewer
 
 
 class AgentHealth:
@@ -61,7 +62,7 @@ class AgentHealth:
             link["mode"] == "always" or link["phase"] in ("dialing", "draining")
         ):
             yield Finding(LINK_DOWN)
-        yield from _of_budget(link["budget"])
+        yield from _of_budget(link["budget"], status["lanes"])
         if link["shared"]:
             does = "they take turns" if link["switched"] else "link.system_nkey is not set"
             yield Finding("identity-shared", detail=does)
@@ -101,12 +102,15 @@ class AgentHealth:
             yield Finding("lane-stalled", Place("", lane), f"{waiting} messages")
 
 
-def _of_budget(budget: dict[str, Any]) -> Iterator[Finding]:
+def _of_budget(budget: dict[str, Any], lanes: dict[str, Any]) -> Iterator[Finding]:
     if not budget["short"]:
         return
     period = budget["short"].partition(":")[0]
     used = f"{budget[period]['bytes'] / 1e6:.1f} of {budget[period]['bytes_max'] / 1e6:g} MB used"
     detail = f"{budget['profile']}, {used}, points wait {budget['flush_s']:.3g} s for a message"
+    waiting = sum(state["ready_seq"] - state["watermark"] for state in lanes.values())
+    if waiting >= BACKLOG_MESSAGES_MIN:
+        detail += f"; {waiting} messages wait, and no budget holds them back"
     yield Finding("link-budget", Place("", budget["short"]), detail)
     if budget["keeps_one_of"] > 1:
         detail = f"one message of {budget['keeps_one_of']} is kept"
