@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sqlite3
+import subprocess
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -47,6 +49,27 @@ async def test_lanes_and_position_come_back_together(tmp_path: Path) -> None:
         assert await read_position(registry, "UP_00") == ReadPosition("t", 9, 1, 77, 3)
         assert await read_lanes(registry) == {LANE: STATE}
         assert await read_position(registry, "UP_01") == ReadPosition()
+
+
+async def test_what_is_written_after_another_opened_it_here_is_read_by_other_programs(
+    tmp_path: Path,
+) -> None:
+    """A process that closes any descriptor of a file gives all its locks there up, and SQLite goes by these."""
+    path = tmp_path / "hub.db"
+
+    def read_elsewhere() -> str:
+        code = f"import sqlite3; print(sqlite3.connect({str(path)!r}).execute('SELECT count(*) FROM device').fetchone())"
+        return subprocess.run(
+            [sys.executable, "-c", code], check=True, capture_output=True, text=True
+        ).stdout.strip()
+
+    async with await Registry.open(path) as registry:
+        await add_device(registry, Device("VID-001", "ab", "", 1))
+        async with await Registry.open(path) as other:
+            await read_devices(other)
+        assert await asyncio.to_thread(read_elsewhere) == "(1,)"
+        await add_device(registry, Device("VID-002", "cd", "", 1))
+        assert await asyncio.to_thread(read_elsewhere) == "(2,)"
 
 
 async def test_synced_at_every_commit(tmp_path: Path) -> None:

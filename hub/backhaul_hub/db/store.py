@@ -43,8 +43,12 @@ class Registry:
             RegistryError: it is no database of this project, a newer one, or not readable.
         """
         try:
-            # It holds tokens: nobody else's to read, from the first byte on.
-            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+            # It holds tokens: nobody else's to read, from the first byte on. One that is there is left alone: a process
+            # that closes a descriptor of it gives up the locks of its own connections, and the next program to
+            # close it would take the log from under them.
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        except FileExistsError:
+            pass
         except OSError as error:
             raise RegistryError(f"{path}: {error}") from error
         return await cls._open(path, prepare, mode="rwc")
