@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,7 +22,7 @@ from tests.support.rig.relay import Relay
 from .conftest import World, lane
 
 if TYPE_CHECKING:
-    from tests.support.rig.parts import DeviceRig
+    from collections.abc import AsyncIterator
 
 pytestmark = [pytest.mark.nats]
 UP, RELAY = "UP_00", "RELAY_00"
@@ -40,8 +41,19 @@ async def fed_by(world: World, stream: str) -> list[str]:
     )
 
 
-async def whole(world: World, rig: DeviceRig, trickle: Trickle) -> None:
-    """Wait until all readings are confirmed, by way of the relay, and nothing counts as lost or wrong."""
+@asynccontextmanager
+async def all_comes(world: World, **settings: object) -> AsyncIterator[Trickle]:
+    """Have a vehicle trickle meanwhile; then all is confirmed, by way of the relay, and nothing counts as lost or wrong.
+
+    `settings`: keys of [link].
+    """
+    relay = Relay("127.0.0.1", world.hub.leaf_port)
+    rig, _ = await world.vehicle_behind(relay, **settings)  # type: ignore[arg-type]
+    trickle = Trickle()
+    async with trickling(rig, trickle):
+        await world.until(lambda report: lane(report).get("watermark", 0) > 3)
+        yield trickle
+        await trickle.more(10)
     await all_confirmed(world, rig, trickle.count)
     report = await world.until(lambda report: lane(report)["gaps"] == [])
     assert lane(report)["lost"] == 0
@@ -51,10 +63,7 @@ async def whole(world: World, rig: DeviceRig, trickle: Trickle) -> None:
 
 async def test_a_hub_of_before_is_given_its_relays(world: World) -> None:
     """Its shards had the sources of vehicles themselves."""
-    rig, _ = await world.vehicle_behind(Relay("127.0.0.1", world.hub.leaf_port), push=False)
-    trickle = Trickle()
-    async with trickling(rig, trickle):
-        await world.until(lambda report: lane(report).get("watermark", 0) > 3)
+    async with all_comes(world, push=False):
         await world.hub.control.stop()
         before = (await info(world, UP))["config"]
         await api(world, f"STREAM.DELETE.{RELAY}")
@@ -71,29 +80,19 @@ async def test_a_hub_of_before_is_given_its_relays(world: World) -> None:
         logged = world.hub.control.logged_bytes
         await world.hub.start_control()
         await wait_for_log(world.hub.control, "shard_is_given_its_relay", logged)
-        await trickle.more(10)
-    await whole(world, rig, trickle)
     assert await fed_by(world, RELAY) == ["OUT_bulk", "OUT_live"]
 
 
 async def test_a_relay_that_an_operator_deletes_is_made_anew(world: World) -> None:
-    rig, _ = await world.vehicle()
-    trickle = Trickle()
-    async with trickling(rig, trickle):
-        await world.until(lambda report: lane(report).get("watermark", 0) > 3)
+    async with all_comes(world):
         logged = world.hub.control.logged_bytes
         await api(world, f"STREAM.DELETE.{RELAY}")
         await wait_for_log(world.hub.control, f"create {RELAY}", logged)
-        await trickle.more(10)
-    await whole(world, rig, trickle)
 
 
 async def test_a_relay_goes_with_its_server_and_comes_again(world: World) -> None:
     """It held what had not reached UP yet, which the vehicle is asked for."""
-    rig, _ = await world.vehicle()
-    trickle = Trickle()
-    async with trickling(rig, trickle):
-        await world.until(lambda report: lane(report).get("watermark", 0) > 3)
+    async with all_comes(world) as trickle:
         # The second time its control plane comes with it.
         for number in (signal.SIGKILL, signal.SIGTERM):
             logged = world.hub.control.logged_bytes
@@ -107,16 +106,10 @@ async def test_a_relay_goes_with_its_server_and_comes_again(world: World) -> Non
                 await world.hub.start_control()
             await wait_for_log(world.hub.control, f"create {RELAY}", logged)
             await trickle.more(10)
-    await whole(world, rig, trickle)
 
 
 async def test_a_shard_whose_relay_somebody_takes_away_gets_it_back(world: World) -> None:
-    rig, _ = await world.vehicle()
-    trickle = Trickle()
-    async with trickling(rig, trickle):
-        await world.until(lambda report: lane(report).get("watermark", 0) > 3)
+    async with all_comes(world):
         logged = world.hub.control.logged_bytes
         await api(world, f"STREAM.UPDATE.{UP}", (await info(world, UP))["config"] | {"sources": []})
         await wait_for_log(world.hub.control, "shard_is_given_its_relay", logged)
-        await trickle.more(10)
-    await whole(world, rig, trickle)
