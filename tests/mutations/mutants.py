@@ -91,8 +91,8 @@ MUTANTS = (
         "lag-trusted",
         "a source that reports lag 0 is believed against the vehicle's word",
         "hub/backhaul_hub/links/source_keeper.py",
-        "if silent_s < SILENT_LINK_S:",
-        'if silent_s < SILENT_LINK_S and source["lag"]:',
+        'if silent_s < SILENT_LINK_S and source["active"] >= 0:',
+        'if silent_s < SILENT_LINK_S and source["active"] >= 0 and source["lag"]:',
         named("tests/hub/test_lag.py", "test_a_source_that_stands_still_at_lag_0_is_set_up_again"),
     ),
     Mutant(

@@ -173,7 +173,7 @@ CHAIN_MUTANTS = (
         "return-unseen",
         "a machine that is back after another one counts as its replacement",
         "hub/backhaul_hub/vehicles/identities.py",
-        "    if back:\n",
+        "    if back and not other_login:\n",
         "    if back and level > 3:\n",
         named(
             "tests/hub/test_identities.py",

@@ -171,4 +171,45 @@ LINK_MUTANTS = (
             "test_the_stream_of_a_node_keeps_all_awake_until_it_has_what_down_has",
         ),
     ),
+    Mutant(
+        "former-epochs-uncounted",
+        "a source that brings messages of former epochs counts as one that brings nothing",
+        "hub/backhaul_hub/links/source_keeper.py",
+        "        return self._arrivals(place) if owes else None\n",
+        "        return state.messages + state.repeats if owes else None\n",
+        named("tests/hub/test_lag.py", "test_a_source_that_brings_what_a_former_ledger_had_works"),
+    ),
+    Mutant(
+        "owed-unheard",
+        "a source that has not heard its vehicle yet is set up again for the messages that the vehicle owes",
+        "hub/backhaul_hub/links/source_keeper.py",
+        ' and source["active"] >= 0:\n',
+        ":\n",
+        named(
+            "tests/hub/test_lag.py",
+            "test_nothing_is_expected_of_a_source_before_it_heard_its_device",
+        ),
+    ),
+    Mutant(
+        "woken-at-once",
+        "all sleeping vehicles are woken at once",
+        "hub/backhaul_hub/links/beside.py",
+        "max(at_s, self._free_s)",
+        "at_s",
+        named(
+            "tests/hub/test_beside.py",
+            "test_a_fleet_is_woken_bit_by_bit_each_once_and_whoever_comes_meanwhile_behind_it",
+        ),
+    ),
+    Mutant(
+        "locks-given-up",
+        "a second opening of hub.db gives up the locks of the first",
+        "hub/backhaul_hub/db/store.py",
+        "os.O_CREAT | os.O_EXCL | os.O_RDWR",
+        "os.O_CREAT | os.O_RDWR",
+        named(
+            "tests/hub/test_registry.py",
+            "test_what_is_written_after_another_opened_it_here_is_read_by_other_programs",
+        ),
+    ),
 )
