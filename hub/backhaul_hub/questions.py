@@ -202,12 +202,16 @@ class PageLogin(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class HoursQuestion(msgspec.Struct, forbid_unknown_fields=True):
-    """A page of whether the hours from one to another (ns since the Unix epoch) are complete: of one device, or of those after one."""
+    """A page of whether the hours from one to another (ns since the Unix epoch) are complete: of one device, or of those after one.
+
+    With `since`, the `known` of an earlier answer, of those that have changed.
+    """
 
     from_ns: Annotated[int, Meta(ge=0)]
     to_ns: Annotated[int, Meta(ge=0)]
     device: str | None = None
     after: str = ""
+    since: Annotated[str, Meta(max_length=64)] = ""
 
 
 class FleetQuestion(msgspec.Struct, forbid_unknown_fields=True):

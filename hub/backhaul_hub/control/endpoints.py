@@ -228,7 +228,7 @@ class Answers(Subsystem):
                 *(fleet.continuity, gate.leafs.links, fleet.sources.lags, fleet.devices.known),
                 *(sync.core, sync.readings, self._shown),
             ),
-            HourServices(ground.registry, fleet.continuity),
+            HourServices(ground.registry, fleet.continuity, fleet.words),
             PageLogins(
                 ground.keys, ground.registry, ground.clock, ground.config.page.session_h * 3600
             ),

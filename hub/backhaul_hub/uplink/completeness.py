@@ -34,12 +34,17 @@ class HourFacts:
     """Epochs that are over, and how far their lanes went."""
     imported: Mapping[int, bool] = field(default_factory=dict)
 
+    @property
+    def oldest_ns(self) -> int:
+        """The time of the first mark that is still kept; 0: there is none."""
+        return min((mark.time_ns for mark in self.marks), default=0)
+
     def judge(self, hours: Iterable[int]) -> list[HourReport]:
         """Return the reports for hours that begin at these times (ns, UTC).
 
         Hours before the first mark that is still kept have none.
         """
-        oldest_ns = min((mark.time_ns for mark in self.marks), default=0)
+        oldest_ns = self.oldest_ns
         marked = {mark.epoch for mark in self.marks}
         lanes = {
             LaneId(key.lane, key.epoch): state

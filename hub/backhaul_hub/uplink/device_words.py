@@ -5,6 +5,7 @@ Pure: it is told in the order of UP, changes continuity, and hands out the rows 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -43,6 +44,8 @@ class WordBook:
     def __init__(self, continuity: Continuity) -> None:
         self.clocks: dict[str, ClockWord] = {}
         """By device: what it said last of its clock."""
+        self.counted: Counter[str] = Counter()
+        """By device: how many marks, and words that an epoch is over, it has said since the start."""
         self._continuity = continuity
         self._marks: list[tuple[Any, ...]] = []
         self._epochs: list[tuple[Any, ...]] = []
@@ -110,6 +113,7 @@ class WordBook:
             return
         lanes, chain = (msgspec.json.encode(each).decode() for each in (word.lanes, word.chain))
         row = (key.device, word.epoch, seq, word.time_ns // HOUR_NS, word.time_ns)
+        self.counted[key.device] += 1
         self._marks.append((*row, lanes, word.why, chain))
 
     def _end(self, device: str, word: EpochWord, stored_ns: int) -> None:
@@ -126,6 +130,7 @@ class WordBook:
                 self._continuity.fork(LaneKey(device, lane, epoch))
         lanes = msgspec.json.encode(word.lanes).decode()
         row = (device, word.old, word.new, word.time_ns, word.why, lanes, stored_ns)
+        self.counted[device] += 1
         self._epochs.append(row)
 
     def _clock(self, device: str, word: ClockWord) -> None:

@@ -90,6 +90,18 @@ async def imported_hours_of_each(registry: Registry, devices: str) -> dict[str, 
     return found
 
 
+async def imports_of_each(registry: Registry) -> dict[str, tuple[int, int]]:
+    """Return, by device, how many recordings were imported and when any of them was noted last (ns).
+
+    Whatever changes `imported_hours` changes this.
+
+    Raises:
+        RegistryError: the database refused.
+    """
+    query = "SELECT device, count(*), max(updated_ns) FROM import_source GROUP BY device"
+    return {row[0]: (row[1], row[2]) for row in await registry.fetch(query)}
+
+
 async def unfinished(registry: Registry, now_ns: int) -> str:
     """Say which recordings are not kept wholly, and nobody goes on with; empty: none of this week.
 

@@ -118,6 +118,10 @@ test("the heat map has those first that miss most, the open hour left out", () =
   );
   assert.equal(completePart(rows, hours, 4.5 * 3_600_000), 4 / 6, "of the three hours that are over");
   assert.equal(completePart([], hours, 1e12), null);
+  assert.equal(withHours(hours, { from_ns: HOUR_NS, hours: 4, devices: [], next: null }), hours, "nothing has changed");
+  const fresh = withHours(hours, { from_ns: HOUR_NS, hours: 4, devices: [{ device: "b", hours: "cccc" }], next: null });
+  assert.deepEqual([...hours.waiting], ["a", "b"]);
+  assert.deepEqual([[...fresh.waiting], fresh.of.size], [["a"], 2], "what was not told again stays");
   const other = withHours(hours, { from_ns: 0, hours: 4, devices: [], next: null });
   assert.equal(other.of.size, 0, "another stretch begins anew");
 });

@@ -3,13 +3,28 @@ import { test } from "node:test";
 import { counts, filtersOf, fits, withAlert, type Alert } from "../src/logic/alerts";
 import { gridStep, gridText, roundLength } from "../src/logic/grid";
 import { cellAt, codesOf, hourLeft, labelStep, shareText } from "../src/logic/heat";
-import { ordered, sortOf, sortText, visible } from "../src/logic/rows";
+import { Order, sortOf, sortText, visible } from "../src/logic/rows";
 import { ageText, durationText, numberText, valueText, withUnit } from "../src/logic/text";
 
 const HOT: Alert = {
   id: "1", source: "rule", device: "VID-001", name: "too-hot", about: "", severity: "critical", state: "open",
   text: "61 °C", hint: "", since_ns: 5, ended_ns: null, ended_why: "", acknowledged: null, silent_until_ns: 9,
 };
+
+function ordered<Row>(...all: Parameters<Order<Row>["of"]>): Row[] {
+  return new Order<Row>().of(...all);
+}
+
+test("an order is that of the rows as they are now, however many of them were ordered before", () => {
+  const order = new Order<{ name: string; v: number }>();
+  const by = (row: { name: string }): string => row.name;
+  const values = (of: readonly { v: number }[]): number[] => of.map((each) => each.v);
+  assert.deepEqual(values(order.of([{ name: "b", v: 1 }, { name: "a", v: 2 }], by, false)), [2, 1]);
+  assert.deepEqual(values(order.of([{ name: "b", v: 3 }, { name: "a", v: 4 }], by, false)), [4, 3]);
+  assert.deepEqual(values(order.of([{ name: "b", v: 3 }, { name: "a", v: 4 }], by, true)), [3, 4]);
+  assert.deepEqual(values(order.of([{ name: "b", v: 3 }, { name: "c", v: 4 }], by, true)), [4, 3]);
+  assert.deepEqual(values(order.of([{ name: "c", v: 4 }], by, true)), [4]);
+});
 
 test("filters are those that the URL names, and nothing else filters", () => {
   assert.deepEqual(filtersOf({ state: "closed", severity: "fatal", tab: "x" }), {

@@ -57,16 +57,25 @@ export function feedFleet(wanted: Wanted, before?: Pick<FleetFeed, "fleet" | "ho
     whole.value = true;
     return seen.size > MANY ? ROWS_EVERY_MS_OF_MANY : ROWS_EVERY_MS;
   };
+  // The stretch that was told wholly, and the word by which the hub tells what has changed since.
+  let toldOf = "";
+  let known = "";
   const completeness = async (): Promise<number> => {
     const question = stretch(wanted, Date.now());
+    const of = JSON.stringify(question);
+    const since = of === toldOf ? known : "";
+    let first = "";
     let after = "";
     let shownMs = 0;
     let waiting: ToldHours[] = [];
     for (;;) {
-      const page = await ask<ToldHours>("hours", { ...question, after });
+      const page = await ask<ToldHours>("hours", { ...question, after, since });
       if (over) return 0;
-      // The first page at once; those after it a few at a time, as each is sorted and drawn.
-      if (page.next === null || performance.now() - shownMs > HOURS_SHOWN_MS) {
+      first ||= page.known ?? "";
+      // The first page at once; those after it a few at a time, as each is sorted and drawn. Where an hour has begun
+      // the hours that are shown stay until all of the new stretch are there.
+      const late = toldOf !== "" && of !== toldOf;
+      if (page.next === null || (!late && performance.now() - shownMs > HOURS_SHOWN_MS)) {
         hours.value = withHours(hours.peek(), page, waiting);
         waiting = [];
         shownMs = performance.now();
@@ -74,6 +83,8 @@ export function feedFleet(wanted: Wanted, before?: Pick<FleetFeed, "fleet" | "ho
       if (page.next === null) break;
       after = page.next;
     }
+    toldOf = of;
+    known = first;
     return HOURS_EVERY_MS;
   };
   const again = async (work: () => Promise<number>): Promise<void> => {

@@ -1,7 +1,7 @@
 // A table of any length: the rows in view alone are in the page. Sorted by a column, moved through by keyboard.
 import type { ComponentChildren } from "preact";
 import { useEffect, useId, useMemo, useRef, useState } from "preact/hooks";
-import { ordered, visible, type Sort } from "../logic/rows";
+import { Order, visible, type Sort } from "../logic/rows";
 
 export interface Column<Row> {
   id: string;
@@ -46,7 +46,8 @@ export function Table<Row>(props: TableProps<Row>) {
   const [activeKey, setActiveKey] = useState<string | null>(null);
   const columns = narrow ? props.columns.filter((each) => !each.wideOnly) : props.columns;
   const by = props.columns.find((each) => each.id === sort?.by);
-  const sorted = useMemo(() => ordered(rows, by?.value, sort?.down ?? false), [rows, by, sort?.down]);
+  const order = useRef(new Order<Row>());
+  const sorted = useMemo(() => order.current.of(rows, by?.value, sort?.down ?? false), [rows, by, sort?.down]);
   const height = Math.min(sorted.length, rowsMax) * rowHeight;
   const [from, to] = visible(top, height, rowHeight, sorted.length);
   const found = activeKey === null ? -1 : sorted.findIndex((each) => keyOf(each) === activeKey);

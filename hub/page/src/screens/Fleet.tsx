@@ -62,8 +62,7 @@ function Shown({ feed, series, position }: ShownProps) {
   const scoped = useMemo(() => chosen(fleet, hours, { ...by, show: "" }), [fleet, hours, by.text, by.group]);
   const rows = useMemo(() => (by.show ? chosen(fleet, hours, by) : scoped), [scoped, by.show]);
   const counted = useMemo(() => counts(scoped, hours), [scoped, hours]);
-  const heat = useHeat(rows.map((each) => each.device).join("\n"), feed, by);
-  const part = hours && completePart(rows, hours, Date.now());
+  const { heat, part } = useHeat(rows.map((each) => each.device).join("\n"), feed, by);
   const groups = useMemo(() => groupsOf(fleet), [fleet]);
   const failed = feed.failed.value;
 
@@ -108,13 +107,17 @@ function Shown({ feed, series, position }: ShownProps) {
   );
 }
 
-/** Return the heat map's rows; they are ordered anew when hours or the devices shown are others, not with each value. */
+/**
+ * Return the heat map's rows, and the part of their hours that is complete. Both are found anew when hours or the
+ * devices shown are others, not with each value.
+ */
 function useHeat(devices: string, feed: FleetFeed, by: Filter) {
   const hours = feed.hours.value;
-  return useMemo(
-    () => (hours === null ? [] : heatRows(chosen(feed.fleet.peek(), hours, by), hours)),
-    [devices, hours],
-  );
+  return useMemo(() => {
+    if (hours === null) return { heat: [], part: null };
+    const rows = chosen(feed.fleet.peek(), hours, by);
+    return { heat: heatRows(rows, hours), part: completePart(rows, hours, Date.now()) };
+  }, [devices, hours]);
 }
 
 function NoRows({ whole, any }: { whole: boolean; any: boolean }) {

@@ -132,6 +132,8 @@ export interface Hours {
   hours: number;
   /** A state's number for each hour, by device. */
   of: ReadonlyMap<string, Uint8Array>;
+  /** The devices of which an hour waits. */
+  waiting: ReadonlySet<string>;
 }
 
 export interface ToldHours {
@@ -139,15 +141,24 @@ export interface ToldHours {
   hours: number;
   devices: { device: string; hours: string }[];
   next: string | null;
+  /** By which the hub tells what has changed since. */
+  known?: string;
 }
 
 /** Return the hours with pages of them; a page of another stretch begins anew. */
 export function withHours(hours: Hours | null, told: ToldHours, more: readonly ToldHours[] = []): Hours {
   const fromMs = told.from_ns / 1e6;
   const goesOn = hours !== null && hours.fromMs === fromMs && hours.hours === told.hours;
+  if (goesOn && [...more, told].every((page) => page.devices.length === 0)) return hours;
   const of = new Map(goesOn ? hours.of : []);
-  for (const page of [...more, told]) for (const each of page.devices) of.set(each.device, codesOf(each.hours));
-  return { fromMs, hours: told.hours, of };
+  const waiting = new Set(goesOn ? hours.waiting : []);
+  for (const page of [...more, told])
+    for (const each of page.devices) {
+      of.set(each.device, codesOf(each.hours));
+      if (each.hours.includes("w")) waiting.add(each.device);
+      else waiting.delete(each.device);
+    }
+  return { fromMs, hours: told.hours, of, waiting };
 }
 
 export type Show = "" | "down" | "errors" | "warnings" | "waiting";
@@ -179,7 +190,7 @@ export function is(row: FleetRow, hours: Hours | null, show: Show): boolean {
   if (show === "down") return row.up !== true && !row.revoked;
   if (show === "errors") return row.conditions.some((each) => each.severity === "error");
   if (show === "warnings") return row.conditions.some((each) => each.severity === "warning");
-  if (show === "waiting") return hours?.of.get(row.device)?.includes(WAITING) ?? false;
+  if (show === "waiting") return hours?.waiting.has(row.device) ?? false;
   return true;
 }
 
