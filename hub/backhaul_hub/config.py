@@ -211,6 +211,8 @@ class Health(_Section, frozen=True):
     """For so long after the last unreadable message it is said that there were some."""
     history: bool = False
     """Whether a server of history is expected to answer."""
+    job_still_s: Positive = 1800.0
+    """A job that is behind and has not moved for so long stands still."""
 
 
 class Flood(_Section, frozen=True):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backhaul_codec.assurance.vehicle_conditions import KINDS as VEHICLE_KINDS
+from backhaul_codec.protocol.history import Alive, JobStand
 from backhaul_codec.protocol.vehicle_report import VehicleReport
 from backhaul_hub.cli.server.status import lines
 from backhaul_hub.config import Health
@@ -323,6 +324,19 @@ def test_a_server_of_history_that_is_silent_is_told_after_a_while() -> None:
     assert (found.code, found.detail) == ("history-silent", "NoRespondersError()")
     assert "backhaul-spark serve-history" in found.hint
     assert looks.codes(HealthFacts([]), 31) == []
+
+
+def test_a_job_that_stands_still_is_told_and_one_that_works_is_not() -> None:
+    looks = Looks(Health(job_still_s=60))
+
+    def stands(*jobs: JobStand) -> HealthFacts:
+        return HealthFacts([], alive=Alive(1, jobs))
+
+    at_work = JobStand("ingest", 5000, 59), JobStand("twin", None, 900), JobStand("rollup", 0, 0)
+    assert looks.codes(stands(*at_work)) == []
+    (found,) = looks.look(stands(*at_work, JobStand("rollup", 1234, 600)))
+    assert (found.code, found.about) == ("job-still", "rollup")
+    assert found.detail == "1,234 behind for 10 min"
 
 
 def test_every_code_is_in_the_manual_with_its_severity() -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul_codec.protocol.history import SUBJECT
+from backhaul_codec.protocol.history import SUBJECT, Alive, JobStand
 from backhaul_spark.errors import QuestionError, UnreachableError
 from backhaul_spark.nats.endpoint import endpoint_from
 from backhaul_spark.serve.server import AT_ONCE, UNDER_WAY_MAX, HistoryServer
@@ -29,6 +29,7 @@ pytestmark = pytest.mark.nats
 LOGIN = {"user": "control", "password": "all"}
 QUESTION = {"device": "VID-001", "node": "gps", "type": "speed", "from_us": 0, "to_us": 1}
 WAIT_S = 60.0
+ALIVE = Alive(1, (JobStand("ingest", 3, 60),))
 
 
 @asynccontextmanager
@@ -41,7 +42,8 @@ async def serving(
     client = await patient.connect(hub.url, **LOGIN)
     try:
         async with asyncio.timeout(2 * WAIT_S), asyncio.TaskGroup() as group:
-            group.create_task(HistoryServer(answer, endpoint).run(stopping, ready.set))
+            server = HistoryServer(answer, endpoint, alive=lambda: ALIVE)
+            group.create_task(server.run(stopping, ready.set))
             await ready.wait()
             yield client
             stopping.set()
@@ -71,7 +73,7 @@ async def test_each_question_has_an_answer_or_a_refusal(hub_server: HubServer) -
             assert "error" in await ask(client, json.dumps(QUESTION | wrong).encode())
         for nothing in (b"[]", b"{", b"{}"):
             assert "error" in await ask(client, nothing)
-        assert await ask(client, b"") == {}
+        assert (await ask(client, b""))["jobs"] == [{"job": "ingest", "behind": 3, "still_s": 60.0}]
 
 
 async def test_some_are_worked_at_some_wait_and_others_are_refused(hub_server: HubServer) -> None:
@@ -90,7 +92,7 @@ async def test_some_are_worked_at_some_wait_and_others_are_refused(hub_server: H
         # All of those before are under way by then: messages of one connection come in order.
         refused = await ask(client, body)
         assert refused["error"]["message"] == "too many questions at once"
-        assert await ask(client, b"") == {}, "whoever looks is answered"
+        assert "jobs" in await ask(client, b""), "whoever looks is answered"
         assert not busy.acquire(blocking=False), f"no more than {AT_ONCE}"
         go.set()
         assert await asyncio.gather(*asked) == [{"done": True}] * UNDER_WAY_MAX

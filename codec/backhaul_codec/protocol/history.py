@@ -17,6 +17,30 @@ POINTS_MAX = 4000
 ANSWER_S_MAX = 20.0
 """For how long a question is worked at."""
 
+ALIVE = b""
+"""The question whether it is here; its answer is `Alive`."""
+
+
+class JobStand(msgspec.Struct, frozen=True):
+    """How far a job is that writes the tables, or reads the hub's streams as they do."""
+
+    job: str
+    behind: int | None
+    """Messages of the hub, or for `rollup` ingests, that it has not been at; None: the hub did not answer."""
+    still_s: float
+    """For how long it has been behind and has not moved, in seconds."""
+
+
+class Alive(msgspec.Struct, frozen=True):
+    """The server of history is here, and says how the jobs beside it stand."""
+
+    looked_ns: int = 0
+    """When; ns since the Unix epoch, 0: not yet."""
+    jobs: tuple[JobStand, ...] = ()
+    written_ns: dict[str, int] = {}
+    """By table, when it was last written; ns since the Unix epoch."""
+
+
 _Name = Annotated[str, Meta(min_length=1, max_length=255)]
 
 

@@ -150,7 +150,7 @@ class Watching(Subsystem):
             time=ground.clock,
             sync=self._sync.core,
             imports=lambda: import_trouble(ground.registry, ground.api, ground.clock.now_ns()),
-            history=HistoryGate(ground.client).trouble if ground.config.health.history else None,
+            history=HistoryGate(ground.client).look,
             not_told=self._alerts.service.delivery.failing,
         )
 

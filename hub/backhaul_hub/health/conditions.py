@@ -39,6 +39,7 @@ CERTIFICATE_EXPIRES = "certificate-expires"
 IMPORT_UNFINISHED = "import-unfinished"
 PEOPLE_NOT_TOLD = "people-not-told"
 HISTORY_SILENT = "history-silent"
+JOB_STILL = "job-still"
 
 _ERROR, _WARNING = Severity.ERROR, Severity.WARNING
 
@@ -256,6 +257,12 @@ KINDS = (
         "the server of history does not answer: pages show no past",
         "start it where the tables are: backhaul-spark serve-history; see its log",
         after_s=30,
+    ),
+    Kind(
+        JOB_STILL,
+        _WARNING,
+        "a job of Spark is behind and stands still: tables and alerts lack what is new",
+        "see its log where it runs, and start it again: systemctl restart backhaul-spark-JOB",
     ),
     Kind(
         CLOCK_UNSET,

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from backhaul_codec.assurance.conditions import Conditions, Finding, Growth, Place
 from backhaul_codec.assurance.vehicle_conditions import DISK_FULL, LEDGER_FILLING
+from backhaul_codec.protocol.history import Alive
 from backhaul_hub.config import Health
 from backhaul_hub.health import conditions as kinds
 from backhaul_hub.links.feeds import unfed
@@ -85,6 +86,8 @@ class HealthFacts:
     """Which imports were ended before all was kept; empty: none."""
     history: str = ""
     """Why the server of history does not answer; empty: it does, or is not expected to."""
+    alive: Alive = field(default_factory=Alive)
+    """What the server of history says of the jobs beside it."""
     unknown: Collection[str] = ()
     """Devices that durables on DOWN are of, and hub.db does not know."""
     older: str = ""
@@ -125,6 +128,10 @@ class HubHealth:
             yield Finding(kinds.IMPORT_UNFINISHED, detail=facts.imports)
         if facts.history:
             yield Finding(kinds.HISTORY_SILENT, detail=facts.history)
+        for stand in facts.alive.jobs:
+            if stand.behind and stand.still_s > self._config.job_still_s:
+                detail = f"{stand.behind:,} behind for {stand.still_s / 60:.0f} min"
+                yield Finding(kinds.JOB_STILL, Place(about=stand.job), detail)
         for info in facts.streams or []:
             yield from self._of_stream(info, facts.read)
         for info in facts.consumers:

@@ -26,7 +26,7 @@ CONDITIONS = Metric(f"{_P}conditions", "Conditions shown", labels=("code", "seve
 ARRIVALS = Metric(f"{_P}lane_arrivals", "Messages of all current lanes, repeats included")
 GAPS = Metric(f"{_P}lane_gap_ranges", "Stretches that are missing, of all lanes")
 OWING = Metric(f"{_P}lanes_owing", "Lanes that owe messages")
-LAG = Metric(f"{_P}source_lag_messages", "What all sources lag, by the server's account")
+LAG = Metric(f"{_P}source_lag_messages", "Lag of all sources, by the server's account")
 JETSTREAM = Metric(f"{_P}jetstream_up", "1 while the server answers for its streams")
 READ = Metric(f"{_P}read_seq", "The last sequence of UP that was read", labels=_STREAM)
 QUARANTINED = Metric(f"{_P}quarantined_messages_total", "Unreadable ones", COUNTER, _STREAM)

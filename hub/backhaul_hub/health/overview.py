@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import msgspec
+
 from backhaul_hub.health.judge import HealthFacts
 from backhaul_hub.nats.jetstream import Json
 
@@ -37,6 +39,14 @@ def overview(
         "shards": list(_shards(streams, facts)),
         "consumers": [_consumer(info) for info in _worst(facts.consumers)],
         "consumers_not_shown": max(0, len(facts.consumers) - _CONSUMERS_SHOWN),
+        "jobs": {
+            "looked_ns": facts.alive.looked_ns,
+            "jobs": [msgspec.structs.asdict(stand) for stand in facts.alive.jobs],
+            "tables": [
+                {"table": table, "written_ns": written_ns}
+                for table, written_ns in facts.alive.written_ns.items()
+            ],
+        },
         "sources": {
             "lanes": len(lags),
             "lagging": sum(1 for lag in lags.values() if lag),

@@ -13,6 +13,7 @@ from nats.errors import Error as NatsError
 
 from backhaul_codec.assurance.conditions import Condition, counts
 from backhaul_codec.assurance.metrics import Sample
+from backhaul_codec.protocol.history import Alive
 from backhaul_codec.protocol.words import ClockWord
 from backhaul_hub.config import HubConfig
 from backhaul_hub.continuity.lane_book import Continuity
@@ -64,7 +65,7 @@ class HealthWatch:
         time: knows of steps of the machine's clock.
         sync: knows the heads of all devices.
         imports: tells which imports were ended before all was kept.
-        history: tells why the server of history does not answer, where one is expected.
+        history: tells why the server of history does not answer, and how the jobs beside it stand.
         not_told: tells which channels to people fail, and why.
     """
 
@@ -89,10 +90,11 @@ class HealthWatch:
     time: HubTime | None = None
     sync: HubSync | None = None
     imports: Callable[[], Awaitable[str]] | None = None
-    history: Callable[[], Awaitable[str]] | None = None
+    history: Callable[[], Awaitable[tuple[str, Alive]]] | None = None
     not_told: Callable[[], Mapping[str, str]] = dict
 
     def __post_init__(self, config: HubConfig) -> None:
+        self._history_expected = config.health.history
         self.facts = HealthFacts(None)
         """What was seen last."""
         self.shown: list[Condition] = []
@@ -164,6 +166,7 @@ class HealthWatch:
         except (HubError, NatsError) as error:
             log.debug("streams_unknown", error=str(error))
             answers = False
+        silent, alive = await self.history() if self.history else ("", Alive())
         return HealthFacts(
             streams if answers else None,
             consumers if answers else [],
@@ -179,7 +182,8 @@ class HealthWatch:
             older=self.older(),
             clock_step=self._clock_step(),
             imports=await self.imports() if self.imports else "",
-            history=await self.history() if self.history else "",
+            history=silent if self._history_expected else "",
+            alive=alive,
             not_told=self.not_told(),
         )
 

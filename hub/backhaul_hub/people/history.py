@@ -10,7 +10,8 @@ from nats.aio.client import Client
 from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 
-from backhaul_codec.protocol.history import ANSWER_S_MAX, SUBJECT, PastQuestion
+from backhaul_codec.errors import CodecError
+from backhaul_codec.protocol.history import ALIVE, ANSWER_S_MAX, SUBJECT, Alive, PastQuestion
 from backhaul_codec.strict.json import Reader
 from backhaul_hub.errors import HubError
 
@@ -27,6 +28,7 @@ class _Answer(msgspec.Struct):
 
 
 _ANSWER = Reader(_Answer)
+_ALIVE = Reader(Alive)
 
 AT_ONCE = 8
 """Questions that are on their way; the server works at four, and further ones are refused here."""
@@ -64,13 +66,13 @@ class HistoryGate:
         finally:
             self._under_way -= 1
 
-    async def trouble(self) -> str:
-        """Return why nobody answers; empty: somebody does."""
+    async def look(self) -> tuple[str, Alive]:
+        """Return why nobody answers, empty: somebody does; and what that says of the jobs beside it."""
         try:
-            await self._client.request(SUBJECT, b"", timeout=_LOOK_S)
-        except (NatsError, TimeoutError) as error:
-            return repr(error)
-        return ""
+            message = await self._client.request(SUBJECT, ALIVE, timeout=_LOOK_S)
+            return "", _ALIVE.read(message.data)
+        except (NatsError, TimeoutError, CodecError) as error:
+            return repr(error), Alive()
 
     async def _answer(self, body: bytes) -> msgspec.Raw:
         try:

@@ -17,7 +17,7 @@ import {
   type Fleet,
   type ToldRow,
 } from "../src/state/fleet";
-import { bytesText, grouped, part, type ShownCondition, type Stream } from "../src/state/health";
+import { bytesText, grouped, part, standText, type ShownCondition, type Stream } from "../src/state/health";
 import { loginToken } from "../src/state/login";
 import { placesOf, Trails } from "../src/state/places";
 
@@ -164,6 +164,14 @@ test("conditions are by their remedy, sizes as people say them", () => {
   assert.deepEqual([0, 999, 1234, 123456, 2.5e12].map(bytesText), ["0 B", "999 B", "1.2 kB", "123 kB", "2.5 TB"]);
   const stream = { bytes: 5, bytes_max: 10 } as Stream;
   assert.deepEqual([part(stream), part({ ...stream, bytes_max: -1 })], [0.5, null]);
+});
+
+test("a job is behind by messages, the rollups by ingests", () => {
+  const said = (job: string, behind: number | null): string => standText({ job, behind, still_s: 0 });
+  assert.deepEqual(
+    [said("ingest", 0), said("ingest", 1), said("twin", 12_345), said("rollup", 1), said("ingest", null)],
+    ["has all", "1 message", "12,345 messages", "1 ingest", "not known"],
+  );
 });
 
 test("names in subjects come back as they were", () => {

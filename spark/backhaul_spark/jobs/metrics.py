@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 
 from backhaul_codec.assurance.metrics import Metric, Sample
 
+INGEST_JOB, TWIN_JOB = "ingest", "twin"
+READS = {INGEST_JOB: ("UP_", "IMPORT"), TWIN_JOB: ("UP_",)}
+"""How the names of the streams begin that a job reads, of those that are looked at."""
 _P = "backhaul_spark_"
 LOOKED = Metric(f"{_P}looked_timestamp_seconds", "When all of this was seen")
 HUB_UP = Metric(f"{_P}hub_up", "1 while the hub answers for its streams")
@@ -47,17 +50,26 @@ class JobsSeen:
     written_ns: Mapping[str, int] = field(default_factory=dict)
 
 
+def behind_of(seen: JobsSeen, job: str) -> dict[str, int]:
+    """Return how many messages of each stream a job has not read; nothing where the hub did not answer."""
+    read, found = seen.read_seqs[job], {}
+    for stream, last in (seen.last_seqs or {}).items():
+        if stream.startswith(READS[job]):
+            # A stream that was made anew begins at 1 again: all of it is unread.
+            at = read.get(stream, 0)
+            found[stream] = last - at if at <= last else last
+    return found
+
+
 def samples(seen: JobsSeen | None) -> Iterator[Sample]:
     """Yield all values; nothing before the first look."""
     if seen is None:
         return
     yield Sample(LOOKED, seen.looked_ns / 1e9)
     yield Sample(HUB_UP, seen.last_seqs is not None)
-    for job, read in seen.read_seqs.items():
-        for stream, last in (seen.last_seqs or {}).items():
-            # A stream that was made anew begins at 1 again: all of it is unread.
-            at = read.get(stream, 0)
-            yield Sample(BEHIND, last - at if at <= last else last, (job, stream))
+    for job in seen.read_seqs:
+        for stream, behind in behind_of(seen, job).items():
+            yield Sample(BEHIND, behind, (job, stream))
     yield Sample(INGESTS, seen.ingested)
     yield Sample(ROLLUP_BEHIND, max(seen.ingested - seen.rolled_up, 0))
     for table, written_ns in seen.written_ns.items():

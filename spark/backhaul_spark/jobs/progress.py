@@ -16,7 +16,7 @@ from pyarrow import fs  # type: ignore[import-untyped]
 from backhaul_runtime.clock import Clock
 from backhaul_spark.checkpoint import FILE, checkpoint_uri, with_scheme
 from backhaul_spark.errors import HubServerError
-from backhaul_spark.jobs.metrics import JobsSeen
+from backhaul_spark.jobs.metrics import INGEST_JOB, TWIN_JOB, JobsSeen
 from backhaul_spark.nats.direct_get import list_streams
 from backhaul_spark.nats.endpoint import Endpoint
 from backhaul_spark.nats.offsets import from_json
@@ -42,7 +42,6 @@ WATCHED = (
     ALERTS_TABLE,
     TWINS_TABLE,
 )
-INGEST_JOB, TWIN_JOB = "ingest", "twin"
 
 
 class JobsProgress:

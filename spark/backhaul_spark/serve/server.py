@@ -15,7 +15,7 @@ import structlog
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
-from backhaul_codec.protocol.history import SUBJECT, PastQuestion
+from backhaul_codec.protocol.history import ALIVE, SUBJECT, Alive, PastQuestion
 from backhaul_codec.strict.json import JsonError, Reader
 from backhaul_runtime.patched_client import PatchedClient
 from backhaul_spark.errors import BackhaulSparkError, UnreachableError
@@ -39,6 +39,7 @@ class HistoryServer:
     Args:
         answer: answers a question, in a thread; several at a time.
         endpoint: the hub, and a login of its account HISTORY.
+        alive: what to say to who asks whether this is here.
         connect_s: for how long the hub is waited for at the start.
     """
 
@@ -47,10 +48,12 @@ class HistoryServer:
         answer: Callable[[PastQuestion], dict[str, Any]],
         endpoint: Endpoint,
         *,
+        alive: Callable[[], Alive] = Alive,
         connect_s: float = 30.0,
     ) -> None:
         self._answer = answer
         self._endpoint = endpoint
+        self._alive = alive
         self._connect_s = connect_s
         self._reader = Reader(PastQuestion)
         self._under_way = 0
@@ -84,8 +87,8 @@ class HistoryServer:
     async def _take(
         self, group: asyncio.TaskGroup, threads: ThreadPoolExecutor, message: Msg
     ) -> None:
-        if not message.data:  # somebody wants to know whether this is here
-            await self._tell(message, b"{}")
+        if message.data == ALIVE:
+            await self._tell(message, msgspec.json.encode(self._alive()))
         elif self._under_way == UNDER_WAY_MAX:
             await self._tell(message, _refusal("too many questions at once", "ask again"))
         else:

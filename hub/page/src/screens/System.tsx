@@ -10,7 +10,7 @@ import { Badge, type Tone } from "../parts/Badge";
 import { Hint } from "../parts/Hint";
 import { Panel } from "../parts/Panel";
 import { Empty, Failure, Loading } from "../parts/States";
-import { bytesText, grouped, part, type Health, type ShownCondition } from "../state/health";
+import { bytesText, grouped, part, standText, type Health, type ShownCondition } from "../state/health";
 import { href } from "../state/route";
 
 const EVERY_MS = 5_000;
@@ -62,6 +62,7 @@ function Watched() {
         <Streams health={health} />
         <div>
           <Shards health={health} />
+          <Jobs health={health} />
           <Consumers health={health} />
         </div>
       </div>
@@ -236,6 +237,68 @@ function Shards({ health }: { health: Health }) {
           ))}
         </tbody>
       </table>
+    </Panel>
+  );
+}
+
+/** From when on a job that is behind and does not move is marked, in seconds; the hub's condition comes later. */
+const STILL_S = 300;
+
+function Jobs({ health: { jobs } }: { health: Health }) {
+  return (
+    <Panel
+      title="Spark jobs"
+      tools={
+        jobs.looked_ns > 0 && (
+          <span class="quiet small">
+            looked <Ago ms={jobs.looked_ns / 1e6} /> ago
+          </span>
+        )
+      }
+    >
+      {jobs.looked_ns === 0 ? (
+        <Empty>
+          Nobody tells how far the jobs are. Beside the tables: <code>backhaul-spark serve-history</code>
+        </Empty>
+      ) : (
+        <table class="plain">
+          <thead>
+            <tr>
+              <th>Job or table</th>
+              <th class="end">Behind</th>
+              <th>Since</th>
+            </tr>
+          </thead>
+          <tbody>
+            {jobs.jobs.map((each) => (
+              <tr key={each.job} data-job={each.job}>
+                <td>{each.job}</td>
+                <td class="end number">{standText(each)}</td>
+                <td>
+                  {each.behind === 0 ? (
+                    <Badge tone="good">up to date</Badge>
+                  ) : each.still_s > STILL_S ? (
+                    <Badge tone="critical">stands still for {durationText(each.still_s)}</Badge>
+                  ) : (
+                    <Badge tone="info">at work</Badge>
+                  )}
+                </td>
+              </tr>
+            ))}
+            {jobs.tables.map((each) => (
+              <tr key={each.table}>
+                <td>
+                  <span class="quiet">table</span> {each.table}
+                </td>
+                <td class="end quiet">written</td>
+                <td class="number">
+                  <Ago ms={each.written_ns / 1e6} /> ago
+                </td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      )}
     </Panel>
   );
 }

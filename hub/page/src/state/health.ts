@@ -35,7 +35,29 @@ export interface Health {
   shards: { stream: string; last_seq: number; read_seq: number; behind: number; quarantined: number }[];
   consumers: { stream: string; consumer: string; pending: number; ack_pending: number }[];
   consumers_not_shown: number;
+  /** As the server of history sees them beside the tables; nothing where none answers. */
+  jobs: {
+    looked_ns: number;
+    jobs: JobStand[];
+    tables: { table: string; written_ns: number }[];
+  };
   sources: { lanes: number; lagging: number; lag_messages: number };
+}
+
+export interface JobStand {
+  job: string;
+  /** Messages of the hub, or of the job `rollup` ingests; null: not known. */
+  behind: number | null;
+  /** For how long it has been behind without moving, in seconds. */
+  still_s: number;
+}
+
+/** Return how a job stands, in words. */
+export function standText({ job, behind }: JobStand): string {
+  if (behind === null) return "not known";
+  if (behind === 0) return "has all";
+  const [one, several] = job === "rollup" ? ["ingest", "ingests"] : ["message", "messages"];
+  return `${behind.toLocaleString("en")} ${behind === 1 ? one : several}`;
 }
 
 /** Return conditions by their code, in the order in which the worst of each came: what mends them is the same. */
