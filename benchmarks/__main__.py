@@ -136,6 +136,7 @@ _LIST = "\n".join(f"{each.name:16}{each.about}" for each in BENCHMARKS)
 @click.option("--sourced", is_flag=True, help="gateway: vehicles push nothing.")
 @click.option("--outages", type=click.IntRange(1), help="gateway: how many cuts of the link.")
 @click.option("--vehicles", type=click.IntRange(1), help="gateway: how many idle vehicles.")
+@click.option("--minutes", type=click.FloatRange(0.1), help="page: for how long it changes.")
 def main(
     names: tuple[str, ...],
     quick: bool,
@@ -144,13 +145,17 @@ def main(
     sourced: bool,
     outages: int | None,
     vehicles: int | None,
+    minutes: float | None,
 ) -> None:
     """Run all benchmarks, or those named."""
     try:
         chosen_rows = options.rows_of(rows) if rows else options.Options().rows
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--rows") from error
-    options.CHOSEN.set(options.Options(chosen_rows, outages, vehicles, push=not sourced))
+    chosen_options = options.Options(
+        chosen_rows, outages, vehicles, push=not sourced, minutes=minutes
+    )
+    options.CHOSEN.set(chosen_options)
     chosen = [each for each in BENCHMARKS if not names or each.name in names]
     sys.exit(0 if run_all(chosen, quick=quick, out=out, clock=SystemClock()) else 1)
 

@@ -28,6 +28,8 @@ class Options:
     vehicles: int | None = None
     push: bool = True
     """Whether our vehicles push the lanes that trickle."""
+    minutes: float | None = None
+    """page: for how long it changes."""
 
 
 CHOSEN: ContextVar[Options] = ContextVar("CHOSEN")

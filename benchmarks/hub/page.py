@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil  # type: ignore[import-untyped]
 from nats.aio.client import Client
 from playwright.async_api import Page, async_playwright
 
@@ -30,17 +31,20 @@ from backhaul_hub.db.store import Registry
 from backhaul_hub.page.server import FILES
 from backhaul_hub.people.credentials import add_person
 from backhaul_hub.people.identity import May, Person
+from backhaul_hub.people.login import connect_person
 from backhaul_hub.people.page_logins import make_link
 from backhaul_hub.uplink.lane_rows import ReadPosition, store_read
 from backhaul_runtime.clock import SystemClock
 from benchmarks import scratch
 from benchmarks.errors import BenchmarkError
 from benchmarks.figures import Figure, at_most, report
+from benchmarks.gateway import options
 from tests.browser.park import PageHub
 
 HOURS = 24
 CHANGES_S = 1000
 PROBES = 20
+CHANGED = "what has changed"
 BYTES_MAX = 250_000
 OLGA = Person("olga", "fleet", May.READ)
 _CLOCK = SystemClock()
@@ -62,6 +66,8 @@ _SEEN = """value => new Promise(done => {
 def run(*, quick: bool) -> dict[str, object]:
     """Show the fleet, change it."""
     count, seconds = (1000, 5) if quick else (10_000, 30)
+    minutes = options.CHOSEN.get().minutes
+    seconds = seconds if minutes is None else round(60 * minutes)
     if shutil.which("chromium") is None or not (FILES / "built.json").exists():
         return {"skipped": "no chromium, or the page is not built"}
     with scratch.directory("page") as directory:
@@ -89,6 +95,7 @@ async def _measure(directory: Path, count: int, seconds: int) -> list[Figure]:
             await page.goto(f"{hub.url}/#/login/{token}")
             await _all_there(page, count)
             figures = await _shown(page, count)
+            figures += await _hours_again(hub)
             figures += await _changed(page, control, names, seconds)
             await browser.close()
     finally:
@@ -118,10 +125,11 @@ async def _all_there(page: Page, count: int) -> None:
 
 async def _changed(page: Page, control: Client, names: list[str], seconds: int) -> list[Figure]:
     await page.evaluate(_OBSERVE)
-    before = await _heap(page)
+    # What comes with the first changes stays: the row of each device anew, with its value.
     stop = asyncio.Event()
     changing = asyncio.create_task(_change(control, names, stop))
-    latencies = []
+    latencies: list[float] = []
+    heaps: list[float] = []
     for number in range(PROBES):
         value = 1000.5 + number
         seen = asyncio.create_task(page.evaluate(_SEEN, f"{value:.5g}"))
@@ -130,6 +138,7 @@ async def _changed(page: Page, control: Client, names: list[str], seconds: int) 
         await _tell(control, names[0], value)
         await control.flush()
         latencies.append(await asyncio.wait_for(seen, 60) - sent_ms)
+        heaps.append(await _heap(page) / 1e6)
     stop.set()
     sent, took_s = await changing
     if sent / took_s < CHANGES_S / 2:
@@ -145,9 +154,54 @@ async def _changed(page: Page, control: Client, names: list[str], seconds: int) 
             "ms",
             at_most(1000),
         ),
-        Figure("memory of the tab's objects, before", before / 1e6, "MB"),
-        Figure("and after", await _heap(page) / 1e6, "MB"),
+        *_memory(heaps),
     ]
+
+
+def _memory(heaps: list[float]) -> list[Figure]:
+    """Return how the tab's objects grow: the second half of the looks against the first, without the first look."""
+    half = len(heaps) // 2
+    first, second = (statistics.median(some) for some in (heaps[1:half], heaps[half:]))
+    about = f"{', '.join(f'{each:.1f}' for each in heaps[:: max(1, len(heaps) // 5)])} MB"
+    return [
+        Figure("memory of the tab's objects", second, "MB", None, about),
+        Figure("what it has grown, second half to first", second / first, "times", at_most(1.1)),
+    ]
+
+
+async def _hours_again(hub: PageHub) -> list[Figure]:
+    """Ask for the hours of all devices as two more browsers do: the first anew, then by what has changed."""
+    control = psutil.Process(hub.control.pid)
+
+    def spent_s() -> float:
+        times = control.cpu_times()
+        return float(times.user + times.system)
+
+    now = _CLOCK.now_ns() // HOUR_NS
+    question: dict[str, Any] = {"from_ns": (now - 23) * HOUR_NS, "to_ns": (now + 1) * HOUR_NS}
+    creds = hub.directory.parent / "olga.creds"
+    client = await connect_person(hub.addresses()[0], creds, OLGA)
+    figures: list[Figure] = []
+    try:
+        known = ""
+        for what in ("not asked for before", "of another browser", CHANGED):
+            since = known if what == CHANGED else ""
+            began_s, size, pages, after, first = spent_s(), 0, 0, "", ""
+            while True:
+                body = json.dumps({**question, "after": after, "since": since}).encode()
+                answer = await client.request(OLGA.ask("hours"), body, timeout=60)
+                told = json.loads(answer.data)
+                first, size, pages = first or told["known"], size + len(answer.data), pages + 1
+                if told["next"] is None:
+                    break
+                after = told["next"]
+            cost_s = spent_s() - began_s
+            about = f"{size / 1000:.0f} kB in {pages} answers"
+            figures.append(Figure(f"hours, {what}", cost_s, "s of processor", None, about))
+            known = first
+    finally:
+        await client.close()
+    return figures
 
 
 async def _change(control: Client, names: list[str], stop: asyncio.Event) -> tuple[int, float]:
