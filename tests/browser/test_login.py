@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from playwright.async_api import Browser
 
 pytestmark = [pytest.mark.nats, pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
+
+FLOOD = 300
 
 
 async def test_a_link_logs_a_browser_in_once_and_a_reload_keeps_it(
@@ -152,3 +156,36 @@ async def test_who_may_see_one_group_sees_nothing_of_another_by_hand_neither(
         assert "VID-002" not in said.replace(body, "").replace("VID-002 is not below it", "")
         # It is said by the login alone that Anna may not command: nothing on the page offers it.
         await expect(one.page.locator(".who")).to_contain_text("anna")
+
+
+async def test_a_flood_from_one_browser_takes_nothing_from_another(
+    parked: Park, chromium: Browser
+) -> None:
+    async with looking(chromium) as one, looking(chromium) as other:
+        await one.log_in(parked, "anna")
+        await other.log_in(parked, "olga")
+        await expect(other.page.get_by_role("link", name=THEIRS)).to_be_visible()
+        body = json.dumps({"device": MINE})  # each has the control plane ask the server several times
+        asked = "PUB ask.write.plant-7.anna.shadow inbox.anna."
+        flood = "\r\n".join(
+            f"{asked}{number} {len(body)}\r\n{body}"
+            for number in range(FLOOD)
+        )
+        flooding = asyncio.create_task(
+            one.page.evaluate(
+                BY_HAND,
+                ["SUB inbox.anna.> 9", *[flood] * 3, f"{asked}last? {len(body)}|{body}"],
+            )
+        )
+        await parked.say(MINE, battery_soc=12.75)
+        row = other.page.get_by_role("row").filter(has=other.page.get_by_role("link", name=MINE))
+        await expect(row).to_contain_text("12.75")
+        await other.page.get_by_role("link", name="System").click()
+        await expect(other.page.get_by_role("cell", name="UP_00", exact=True).first).to_be_visible()
+        said = await flooding
+        assert said.count("questions of anna are being answered already") > FLOOD, "no more than a few at once"
+        assert other.errors == []
+        # Who has flooded goes on as well, and is no longer refused.
+        await one.page.reload()
+        await expect(one.page.get_by_role("link", name=MINE)).to_be_visible()
+        await expect(one.page.get_by_role("alert")).to_have_count(0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from playwright.async_api import expect
 from backhaul_agent.client import connect
 from backhaul_codec import Point
 from backhaul_runtime.clock import SystemClock
+from backhaul_spark.nats.offsets import ReadMark, to_json
 from tests.support.rig.parts import Part, program, wait_for_log
 from tests.support.waiting import until
 
@@ -122,10 +124,22 @@ async def test_a_live_value_arrives_at_its_chart(staffed: Park, chromium: Browse
         assert one.errors == []
 
 
+def _ingest_was_at(root: Path, seq: int) -> None:
+    """Leave a checkpoint as Spark writes it: a batch that ended, and where it was in UP."""
+    checkpoint = root / "_checkpoints" / "ingest"
+    for part, text in (
+        ("offsets", f"v1\n{{}}\n{json.dumps(to_json({'UP_00': ReadMark(seq, 'then')}))}"),
+        ("commits", "v1\n{}"),
+    ):
+        (checkpoint / part).mkdir(parents=True)
+        (checkpoint / part / "0").write_text(text)
+
+
 async def test_a_chart_shows_a_gap_with_its_reason(
     staffed: Park, chromium: Browser, tmp_path: Path
 ) -> None:
     command = [program("backhaul-spark"), "serve-history", "--table-root", str(tmp_path)]
+    _ingest_was_at(tmp_path, 1)
     server = Part(
         "history", [*command, "--hub-dir", str(staffed.hub.directory)], tmp_path / "history.log"
     )
@@ -156,6 +170,10 @@ async def test_a_chart_shows_a_gap_with_its_reason(
             for _ in range(10):
                 await one.page.keyboard.press("Shift+ArrowLeft")
             await expect(chart.locator("[data-reading]")).to_contain_text("no readings, silent")
+            await one.page.evaluate("location.hash = '#/system'")
+            job = one.page.locator("[data-job=ingest]")
+            await expect(job).to_contain_text(re.compile(r"[\d,]+ messages"))
+            await expect(job).to_contain_text("at work")
             assert one.errors == []
     finally:
         await server.stop()
