@@ -165,12 +165,11 @@ async def test_a_flood_from_one_browser_takes_nothing_from_another(
         await one.log_in(parked, "anna")
         await other.log_in(parked, "olga")
         await expect(other.page.get_by_role("link", name=THEIRS)).to_be_visible()
-        body = json.dumps({"device": MINE})  # each has the control plane ask the server several times
+        body = json.dumps(
+            {"device": MINE}
+        )  # each has the control plane ask the server several times
         asked = "PUB ask.write.plant-7.anna.shadow inbox.anna."
-        flood = "\r\n".join(
-            f"{asked}{number} {len(body)}\r\n{body}"
-            for number in range(FLOOD)
-        )
+        flood = "\r\n".join(f"{asked}{number} {len(body)}\r\n{body}" for number in range(FLOOD))
         flooding = asyncio.create_task(
             one.page.evaluate(
                 BY_HAND,
@@ -183,7 +182,9 @@ async def test_a_flood_from_one_browser_takes_nothing_from_another(
         await other.page.get_by_role("link", name="System").click()
         await expect(other.page.get_by_role("cell", name="UP_00", exact=True).first).to_be_visible()
         said = await flooding
-        assert said.count("questions of anna are being answered already") > FLOOD, "no more than a few at once"
+        assert said.count("questions of anna are being answered already") > FLOOD, (
+            "no more than a few at once"
+        )
         assert other.errors == []
         # Who has flooded goes on as well, and is no longer refused.
         await one.page.reload()

@@ -28,6 +28,7 @@ from backhaul_spark.nats.stored import StreamInfo
 from backhaul_spark.rollup.read import DTYPES, LETTERS
 from backhaul_spark.rollup.rows import INPUT
 from backhaul_spark.serve.budget import AnswerTime
+from backhaul_spark.serve.kept_tails import KeptTail, KeptTails
 from backhaul_spark.serve.series_rows import OneSeries
 from backhaul_spark.serve.view import View
 
@@ -39,6 +40,10 @@ LOOK = 10_000
 """If ingest is behind by so many messages of a stream, those are passed over that are too old for the question."""
 _AHEAD_US = 86_400_000_000
 """No reading of a message is stamped later than so long after the hub stored it (decode/points.py)."""
+
+
+KEPT_BYTES = 64 << 20
+"""Messages that are kept for the next question, of all devices."""
 
 
 @dataclass(slots=True)
@@ -67,6 +72,7 @@ class TailReader:
         # Decoded messages may be some hundred times as large: of one question at a time.
         self._decoding = threading.Lock()
         self._settled: set[tuple[str, int]] = set()
+        self._kept = KeptTails(KEPT_BYTES)
 
     def read(self, series: OneSeries, view: View, budget: AnswerTime, from_us: int = 0) -> UpTail:
         """Return the tail of a series; readings of before `from_us` (µs since 1970) may be left out.
@@ -95,14 +101,13 @@ class TailReader:
             for name, info in reader.streams(STREAMS).items():
                 place = IMPORT if name == IMPORT_STREAM else "up"
                 subject = f"{place}.{series.device}.>"
-                start = _start(reader, info, (view.marks or {}).get(name))
+                floor = start = _start(reader, info, (view.marks or {}).get(name))
                 if info.last_seq - start >= LOOK:
                     since = reader.first_since(name, max(0, from_us - _AHEAD_US))
                     # None may be the word of a cluster's server that lags behind.
                     start = max(start, since or start)
-                for part in reader.read_subject(name, start, info.last_seq, subject):
-                    budget.check()
-                    batch = message_batch(name, part)
+                span = _Span(info, floor, start, subject, series.device)
+                for batch in self._messages(reader, span, budget):
                     self._take(found, batch)
                     left -= batch.num_rows
                     if left <= 0:
@@ -110,6 +115,29 @@ class TailReader:
                         found.tail.cut = stored[-1].as_py()
                         return found.tail
         return found.tail
+
+    def _messages(
+        self, reader: Reader, span: _Span, budget: AnswerTime
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield a device's messages of a stream, those that an earlier question has read out of memory."""
+        info, device = span.info, span.device
+        name = info.name
+        kept = self._kept.find(
+            device, name, created=info.created, start=span.start, last=info.last_seq
+        )
+        if kept is not None and (later := _later(reader, span, kept, budget)) is not None:
+            grown = KeptTail(kept.created, kept.start, (*kept.batches, *later))
+            self._kept.keep(device, name, grown, span.floor)
+            yield from grown.from_(span.start)
+            return
+        read: list[pa.RecordBatch] = []
+        for part in reader.read_subject(name, span.start, info.last_seq, span.subject):
+            budget.check()
+            batch = message_batch(name, part)
+            read.append(batch)
+            yield batch
+        # Where there is more than an answer reads, nobody comes here.
+        self._kept.keep(device, name, KeptTail(info.created, span.start, tuple(read)), span.floor)
 
     def _take(self, found: _Found, batch: pa.RecordBatch) -> None:
         fresh = found.fresh(batch)
@@ -124,6 +152,37 @@ class TailReader:
         if len(self._settled) > _SETTLED_MAX:
             self._settled.clear()
         self._settled |= found.covered & set(view.aside)
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """A device's messages of a stream: where ingest has not been from `floor` on, and `start` on is of interest."""
+
+    info: StreamInfo
+    floor: int
+    start: int
+    subject: str
+    device: str
+
+
+def _later(
+    reader: Reader, span: _Span, kept: KeptTail, budget: AnswerTime
+) -> list[pa.RecordBatch] | None:
+    """Return the messages that came since some were kept; None where the last of those is not there any more."""
+    found: list[pa.RecordBatch] = []
+    begun = False
+    last, subject = span.info.last_seq, span.subject
+    for part in reader.read_subject(span.info.name, kept.last[0], last, subject):
+        budget.check()
+        batch = message_batch(span.info.name, part)
+        if not begun:
+            batch = kept.after(batch)
+            if batch is None:
+                return None
+            begun = True
+        if batch.num_rows:
+            found.append(batch)
+    return found if begun else None
 
 
 class _Found:
