@@ -8,9 +8,11 @@ from backhaul_codec import decode
 from backhaul_hub.access.generations import generations
 from backhaul_hub.access.key_rotations import rotations
 from backhaul_hub.access.revocations import revocations
+from backhaul_hub.alerts import rows as alert_rows
 from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.db.devices import read_devices
 from backhaul_hub.enrol import rows as enrolment_rows
+from backhaul_hub.people import page_rows
 from backhaul_hub.people.rows import known_people
 from backhaul_hub.uplink.block_store import BlockStore
 from backhaul_hub.uplink.device_words_store import marks_of
@@ -32,6 +34,23 @@ def before_budgets(report: VehicleReport) -> list[object]:
     budget_pct = known.pop()
     assert budget_pct is None
     return known
+
+
+async def says_since_14(registry: Registry) -> dict[str, Any]:
+    """Return what is read back of the tables that came after schema 14."""
+    open_alerts = [each.id for each in await alert_rows.known_alerts(registry)]
+    return {
+        "dictionaries": plain(await registry.fetch("SELECT * FROM dictionary ORDER BY digest")),
+        "awaited": plain(await registry.fetch("SELECT * FROM awaited_dictionary")),
+        "alerts": plain(await alert_rows.known_alerts(registry)),
+        "told": plain(await alert_rows.told_of(registry)),
+        "silences": plain(await alert_rows.silences(registry)),
+        "waiting": plain(await alert_rows.waiting(registry)),
+        "notices": {id_: plain(await alert_rows.notices_of(registry, id_)) for id_ in open_alerts},
+        "alerts read": plain(await alert_rows.position_of(registry, "TWIN_EVENTS")),
+        "links": [plain(await page_rows.link_of(registry, each * 64)) for each in "ab"],
+        "sessions": plain(await page_rows.sessions(registry)),
+    }
 
 
 async def says(registry: Registry) -> dict[str, Any]:

@@ -125,6 +125,18 @@ async def test_the_hub_db_says_what_it_said_and_goes_on_as_it_went(tmp_path: Pat
         assert made.execute("PRAGMA user_version").fetchone() == (migrations.SCHEMA_VERSION,)
 
 
+async def test_alerts_and_logins_of_schema_18_are_read_as_they_were(tmp_path: Path) -> None:
+    path, said = restore("hub-18", tmp_path / "hub.db"), expected("hub-18")
+    shutil.copy(path, tmp_path / "before.db")
+    async with await Registry.open(path) as registry:
+        require_kept(tmp_path / "before.db", path)
+        found = await hub_says.says(registry) | await hub_says.says_since_14(registry)
+        assert as_json(found) == said["says"]
+        assert as_json(await hub_says.go_on(registry)) == said["goes on"]
+    with closing(sqlite3.connect(path)) as made:
+        assert made.execute("PRAGMA user_version").fetchone() == (migrations.SCHEMA_VERSION,)
+
+
 @pytest.mark.slow
 def test_the_tables_say_what_they_said_and_go_on_as_they_went(tmp_path: Path) -> None:
     said = expected("tables-4")
@@ -134,7 +146,7 @@ def test_the_tables_say_what_they_said_and_go_on_as_they_went(tmp_path: Path) ->
     assert as_json(tables_say.says(tmp_path)) == said["goes on"]
 
 
-@pytest.mark.parametrize("name", ["ledger-4", "hub-14", "tables-4"])
+@pytest.mark.parametrize("name", ["ledger-4", "hub-14", "hub-18", "tables-4"])
 def test_each_expectation_has_something_in_every_part(name: str) -> None:
     """Nothing is compared with nothing, but where the world has none of it."""
     said = expected(name)["says"]
