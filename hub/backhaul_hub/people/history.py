@@ -67,7 +67,7 @@ class HistoryGate:
             self._under_way -= 1
 
     async def look(self) -> tuple[str, Alive]:
-        """Return why nobody answers, empty: somebody does; and what that says of the jobs beside it."""
+        """Return the trouble, empty where somebody answers, and the answer about the jobs beside the tables."""
         try:
             message = await self._client.request(SUBJECT, ALIVE, timeout=_LOOK_S)
             return "", _ALIVE.read(message.data)

@@ -15,7 +15,7 @@ WINDOWS_MAX = 8
 
 
 def standing(state: LaneState) -> Hashable:
-    """Return what the hours' states depend on in a lane. How far a lane is of which all is held changes none of them."""
+    """Return the part of a lane's state that changes hours. If all of a lane is held, its length changes none."""
     held, highest = state.held, max(state.seen.highest, state.explained.highest, state.said)
     plain = not state.receipts and not state.chain.forked and len(held) == 1
     if plain and held.contiguous >= highest:
@@ -24,7 +24,7 @@ def standing(state: LaneState) -> Hashable:
 
 
 class Facts(NamedTuple):
-    """What the letters of a device follow from, to be compared."""
+    """The facts behind the letters of a device, to be compared."""
 
     words: int
     """How many words of its lanes the vehicle has said since the start."""
@@ -81,7 +81,7 @@ class Window:
         return self._judged[device].letters
 
     def turn(self, device: str) -> int:
-        """Return when its letters became what they are."""
+        """Return the turn of the last change of its letters."""
         return self._judged[device].turn
 
     def put(self, device: str, facts: Facts, letters: str, oldest_ns: int) -> None:
@@ -96,7 +96,7 @@ class Window:
 
 
 class HourLetters:
-    """Keeps letters, and tells since when they are what they are.
+    """Keeps letters, each with the turn of its last change.
 
     Args:
         name: no other control plane's: what a browser knows of another one counts for nothing.
@@ -118,7 +118,7 @@ class HourLetters:
         return found
 
     def token(self, devices: Iterable[str]) -> str:
-        """Return a word by which who is told now can ask for what changed since, of the same devices."""
+        """Return a word; a later question with it is told the changes since now, of the same devices."""
         return f"{self._name}.{_digest(devices)}.{self.turn}"
 
     def since(self, token: str, devices: Iterable[str]) -> int:

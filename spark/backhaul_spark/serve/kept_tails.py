@@ -1,4 +1,4 @@
-"""Messages of devices that were read of the hub's streams for one question, kept for the next. Pure; for several threads.
+"""Messages of devices that were read of the hub's streams for one question, kept for the next; for several threads.
 
 They are kept as they were stored, in order, from where ingest had not been: the next question reads what came since,
 beginning with the last one that is kept. If that is another one by then, or gone, nothing that is kept counts.
@@ -41,7 +41,7 @@ class KeptTail:
         return sum(batch.nbytes for batch in self.batches)
 
     def after(self, batch: pa.RecordBatch) -> pa.RecordBatch | None:
-        """Return what a batch that was read from the last message on has more; None: it begins with another one."""
+        """Return the messages behind the last one, of a batch that begins there; None: the batch begins with another message."""
         return batch.slice(1) if batch.num_rows and _place(batch, 0) == self.last else None
 
     def from_(self, start: int) -> Iterator[pa.RecordBatch]:
@@ -54,7 +54,7 @@ class KeptTail:
 
 
 class KeptTails:
-    """What is kept, bounded by size: what was asked for longest ago makes room.
+    """The tails that are kept, bounded by size: the one that a question needed longest ago makes room.
 
     Args:
         bytes_max: of all together.
