@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from backhaul_agent.client import connect
 from backhaul_hub.cli.main import cli
+from backhaul_spark.nats.offsets import ReadMark, to_json
 from tests.integration.conftest import World
 from tests.support.rig.parts import HubRig
 from tests.support.rig.ports import free_port
@@ -84,6 +85,17 @@ class Park:
             for name, value in values.items():
                 node, _, type_ = name.partition("_")
                 await agent.publish(node, type_, value)
+
+
+def ingest_was_at(root: Path, seq: int) -> None:
+    """Leave a checkpoint as Spark writes it: a batch that ended, and where it was in UP."""
+    checkpoint = root / "_checkpoints" / "ingest"
+    for part, text in (
+        ("offsets", f"v1\n{{}}\n{json.dumps(to_json({'UP_00': ReadMark(seq, 'then')}))}"),
+        ("commits", "v1\n{}"),
+    ):
+        (checkpoint / part).mkdir(parents=True)
+        (checkpoint / part / "0").write_text(text)
 
 
 @asynccontextmanager

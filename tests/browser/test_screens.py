@@ -16,14 +16,13 @@ from playwright.async_api import expect
 from backhaul_agent.client import connect
 from backhaul_codec import Point
 from backhaul_runtime.clock import SystemClock
-from backhaul_spark.nats.offsets import ReadMark, to_json
 from tests.support.rig.parts import Part, program, wait_for_log
 from tests.support.waiting import until
 
 from .axe import violations
 from .by_hand import BY_HAND
 from .looking import looking
-from .park import MINE, ODD, Park
+from .park import MINE, ODD, Park, ingest_was_at
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -124,22 +123,11 @@ async def test_a_live_value_arrives_at_its_chart(staffed: Park, chromium: Browse
         assert one.errors == []
 
 
-def _ingest_was_at(root: Path, seq: int) -> None:
-    """Leave a checkpoint as Spark writes it: a batch that ended, and where it was in UP."""
-    checkpoint = root / "_checkpoints" / "ingest"
-    for part, text in (
-        ("offsets", f"v1\n{{}}\n{json.dumps(to_json({'UP_00': ReadMark(seq, 'then')}))}"),
-        ("commits", "v1\n{}"),
-    ):
-        (checkpoint / part).mkdir(parents=True)
-        (checkpoint / part / "0").write_text(text)
-
-
 async def test_a_chart_shows_a_gap_with_its_reason(
     staffed: Park, chromium: Browser, tmp_path: Path
 ) -> None:
     command = [program("backhaul-spark"), "serve-history", "--table-root", str(tmp_path)]
-    _ingest_was_at(tmp_path, 1)
+    ingest_was_at(tmp_path, 1)
     server = Part(
         "history", [*command, "--hub-dir", str(staffed.hub.directory)], tmp_path / "history.log"
     )

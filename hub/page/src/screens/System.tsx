@@ -260,6 +260,8 @@ function Jobs({ health: { jobs } }: { health: Health }) {
         <Empty>
           Nobody tells how far the jobs are. Beside the tables: <code>backhaul-spark serve-history</code>
         </Empty>
+      ) : jobs.jobs.length + jobs.tables.length === 0 ? (
+        <Empty>No job has run beside these tables yet.</Empty>
       ) : (
         <table class="plain">
           <thead>
