@@ -77,7 +77,7 @@ class LedgerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class FrameConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """[frame]: when points are packed into a message: enough points, enough bytes, or old enough."""
 
-    points_max: Annotated[int, Meta(ge=1, le=10_000)] = 250
+    points_max: Annotated[int, Meta(ge=1, le=10_000)] = 1000
     bytes_max: Annotated[int, Meta(ge=KIB, le=512 * KIB)] = 32 * KIB
     age_s_max: Annotated[float, Meta(ge=0.01, le=3600.0)] = 0.9
 

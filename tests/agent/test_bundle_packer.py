@@ -397,3 +397,23 @@ def test_nodes_that_speak_in_turn_are_all_in_the_dictionary() -> None:
     assert len(joined) < sum(map(len, bodies))
     large = [bytes([n]) * (DICTIONARY_BYTES_MAX // 2 + 1) for n in range(3)]
     assert bundle_packer.joined(large) == large[-1]
+
+
+async def test_other_work_has_a_dictionary_of_its_own_soon_and_not_for_ever(
+    vehicle: Vehicle,
+) -> None:
+    """A gateway that is given other nodes, between two trials that are an hour apart."""
+    await vehicle.learned()
+    await vehicle.speak(
+        700
+    )  # through the first pauses between trials: the next one is ten minutes away
+    assert len(vehicle.packer._known) == 1
+    said = await vehicle.speak(20, said="boiler")
+    assert said.count("d") == 1
+    await vehicle.confirm()
+    assert await vehicle.speak(1, said="boiler") == ["b*"]
+    sent = 0
+    for turn in range(40):
+        sent += (await vehicle.speak(20, said=f"pump{turn}")).count("d")
+        await vehicle.confirm()
+    assert 1 <= sent <= 6

@@ -25,7 +25,7 @@ DEVICE = '[device]\nid = "VID-001"\ntoken = "tok"\n'
 def test_only_the_device_is_needed() -> None:
     config = parse(DEVICE, PATH)
     assert config.device.id == "VID-001"
-    assert config.frame.points_max == 250
+    assert config.frame.points_max == 1000
     assert config.frame.bytes_max == 32 * 1024
     assert config.ledger.path == "/var/lib/backhaul-agent/ledger.db"
 

@@ -11,6 +11,7 @@ from backhaul_agent.push.policy import (
     OWED_MAX,
     PATIENCE_S,
     SETTLED_S,
+    TERSE_PATIENCE_S,
     UNMEASURED_BYTES,
     WAIT_S_MAX,
     PushPolicy,
@@ -96,6 +97,17 @@ def test_a_watermark_that_stands_still_wakes_the_lane() -> None:
     assert it.policy.word == {}
     assert not it.policy.pushes("bulk", it.appended + 1, 100, 0)
     assert it.policy.wakes == 1
+
+
+def test_of_a_hub_that_tells_watermarks_seldom_more_patience_is_had() -> None:
+    it = Vehicle().sleep()
+    it.policy.patience_s = TERSE_PATIENCE_S
+    it.watermark = it.appended
+    it.appended += 1
+    it.look(1 + int(TERSE_PATIENCE_S))
+    assert it.policy.asleep("bulk")
+    it.look(1)
+    assert not it.policy.asleep("bulk")
 
 
 def test_more_than_may_be_under_way_wakes_a_lane() -> None:

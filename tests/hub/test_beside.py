@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
-from backhaul_codec.protocol.push import WAKE
+from backhaul_codec.protocol.push import WAKE, terse
 from backhaul_hub.device import Device
 from backhaul_hub.links.beside import (
     LINKED_S,
+    TERSE_S_MIN,
     WAKES_PER_S,
     WATERMARK_MESSAGES,
     WATERMARK_S_MIN,
@@ -27,6 +29,11 @@ DEVICE = "VID-001"
 
 def watermark(seq: int, **words: int) -> bytes:
     return json.dumps({"epoch": 7, "seq": seq, "hash": "", **words}).encode()
+
+
+def compact(seq: int, **words: int) -> bytes:
+    """A watermark as the control plane writes it."""
+    return msgspec.json.encode({"epoch": 7, "seq": seq, "hash": "00ffab120000", **words})
 
 
 def told(beside: Beside, body: bytes, now_s: float) -> bool:
@@ -84,6 +91,24 @@ def test_a_word_on_the_same_seq_does_not_put_off_the_next() -> None:
     assert told(beside, watermark(5, fork=1), 7.0)
     assert not told(beside, watermark(13, fork=1), 8.0)
     assert beside.due(WATERMARK_S_MIN) == [Said(DEVICE, "s.watermark.bulk", watermark(13, fork=1))]
+
+
+def test_a_vehicle_that_reads_terse_watermarks_gets_them_and_more_seldom() -> None:
+    beside = Beside()
+    subject, lane = f"in.{DEVICE}.s.watermark.bulk", "s.watermark.bulk"
+    said = {seq: terse(lane, compact(seq)) for seq in (1, 3)}
+    assert beside.terse(DEVICE, True)
+    assert beside.stored(subject, compact(1), 0.0) == Said(DEVICE, *said[1])  # type: ignore[misc]
+    beside.linked(DEVICE, 1.0)
+    assert beside.stored(subject, compact(1), 1.0) == Said(DEVICE, *said[1])  # type: ignore[misc]
+    assert beside.stored(subject, compact(3), 2.0) is None
+    assert beside.due(TERSE_S_MIN) == [Said(DEVICE, WAKE, b"")]
+    assert beside.due(1.0 + TERSE_S_MIN) == [Said(DEVICE, *said[3])]  # type: ignore[misc]
+    assert beside.stored(subject, compact(4, fork=1), 21.5) == Said(
+        DEVICE, lane, compact(4, fork=1)
+    )
+    assert not beside.terse(DEVICE, False)
+    assert beside.stored(subject, compact(4), 22.0) == Said(DEVICE, lane, compact(4))
 
 
 def test_a_link_that_came_up_is_told_all_anew_and_woken() -> None:

@@ -78,7 +78,7 @@ class World:
         if ping_s:
             conf = rig.agent_toml.with_name("leaf.conf")
             pings = f'ping_interval: "{ping_s}s"'
-            conf.write_text(conf.read_text().replace('ping_interval: "10s"', pings))
+            conf.write_text(conf.read_text().replace('ping_interval: "15s"', pings))
         self._stack.push_async_callback(rig.stop)
         await rig.start()
         return rig, relay

@@ -64,7 +64,7 @@ LINK_MUTANTS = (
         "never-woken",
         "a lane sleeps on though the hub confirms none of its pushes",
         "agent/backhaul_agent/push/policy.py",
-        "            or now_s - lane.moved_s > PATIENCE_S\n",
+        "            or now_s - lane.moved_s > self.patience_s\n",
         "",
         named(
             "tests/agent/test_push_policy.py", "test_a_watermark_that_stands_still_wakes_the_lane"

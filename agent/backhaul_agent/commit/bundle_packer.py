@@ -7,7 +7,8 @@ and it is not used until that is confirmed anew.
 
 A new one must prove itself: it is made of recent bundles, and tried on some that come after. Trials that follow
 one another, whether they win or lose, have growing pauses, so that a vehicle whose readings change for ever
-does not send dictionaries for ever.
+does not send dictionaries for ever. Where bundles are suddenly unlike those of the last trial, as when a gateway has
+other work, the next one comes at once; such trials have growing pauses of their own.
 """
 
 from __future__ import annotations
@@ -59,6 +60,10 @@ WORTH_PART = 0.85
 GATHER_S = 10.0
 """Before the first trial: nodes that speak in turn have all spoken then, mostly."""
 PAUSE_S, PAUSE_S_MAX = 60.0, 3600.0
+UNLIKE_PART = 1.25
+"""Of a bundle that is unlike those of the last trial the dictionaries leave more than this part of what they left then."""
+UNLIKE_BUNDLES = 3
+"""So many of them in a row are no accident."""
 TRIED_MAX = 2
 """Of the known dictionaries, a bundle is packed against those that served last."""
 USED_NOTED_NS = 86_400 * 1_000_000_000
@@ -71,6 +76,7 @@ class _Trial:
 
     body: bytes
     bundles: int = 0
+    bytes: int = 0
     known_bytes: int = 0
     own_bytes: int = 0
 
@@ -90,6 +96,11 @@ class BundlePacker(CommitParticipant):
         self._trial: _Trial | None = None
         self._trial_due_s: float | None = None
         self._pause_s = PAUSE_S
+        self._fit: float | None = (
+            None  # the part that dictionaries left of the bundles of the last trial
+        )
+        self._unlike = 0
+        self._unlike_due_s, self._unlike_pause_s = 0.0, PAUSE_S
         self._new: bytes | None = None  # has proven itself, and is to be sent
         # Up to where of lane bulk (epoch, seq) messages may be packed against one: what was there at the start, and
         # by digest what came since.
@@ -263,17 +274,35 @@ class BundlePacker(CommitParticipant):
             self._trial_due_s = now_s + GATHER_S
         trial = self._trial
         if trial is None:
+            self._compare(best_bytes / len(bundle), now_s)
             self._gather(bundle, now_s)
             return
         trial.bundles += 1
+        trial.bytes += len(bundle)
         trial.known_bytes += best_bytes
         trial.own_bytes += len(pack_with(bundle, trial.body))
         if trial.bundles == TRIALS:
-            if trial.own_bytes <= WORTH_PART * trial.known_bytes:
+            wins = trial.own_bytes <= WORTH_PART * trial.known_bytes
+            if wins:
                 self._new = trial.body
+            self._fit = (trial.own_bytes if wins else trial.known_bytes) / trial.bytes
+            self._unlike = 0
             self._trial = None
             self._trial_due_s = now_s + self._pause_s
             self._pause_s = min(2 * self._pause_s, PAUSE_S_MAX)
+
+    def _compare(self, left: float, now_s: float) -> None:
+        """Take in which part of a bundle the dictionaries leave; have a trial come soon where that has become more."""
+        unlike = self._fit is not None and left > UNLIKE_PART * self._fit and not self._is_waiting()
+        self._unlike = self._unlike + 1 if unlike else 0
+        if self._unlike < UNLIKE_BUNDLES or now_s < self._unlike_due_s:
+            return
+        self._unlike, self._fit = 0, None
+        self._trial_due_s = min(self._trial_due_s or now_s, now_s + GATHER_S)
+        if now_s > self._unlike_due_s + PAUSE_S_MAX:
+            self._unlike_pause_s = PAUSE_S
+        self._unlike_due_s = now_s + self._unlike_pause_s
+        self._unlike_pause_s = min(2 * self._unlike_pause_s, PAUSE_S_MAX)
 
     def _gather(self, bundle: bytes, now_s: float) -> None:
         due_s = self._trial_due_s

@@ -36,6 +36,8 @@ from backhaul_runtime.clock import SteadyClock
 
 SUBJECTS_CACHED = 4096
 RAW_TO_FRAME_MAX = 8
+PASSED_POINTS = 125
+"""A batch of so many points is passed through as it is: to take it apart costs the agent more than the link gains."""
 READINGS_MAX = 1000  # in one JSON message
 _BLANKS = b" \t\r\n"
 
@@ -89,7 +91,7 @@ class Intake:
         self._raw_bytes_max = max(
             RAW_TO_FRAME_MAX * config.frame.bytes_max, 2 * config.ingest.value_bytes_max
         )
-        self._frame_points_max = config.frame.points_max
+        self._passed_points = min((config.frame.points_max + 1) // 2, PASSED_POINTS)
         self._object = Reader(Json).read
         self._words = Reader(Words).read
         self._series: dict[str, JsonSeries] = {}
@@ -260,7 +262,7 @@ class Intake:
         if content.n > FRAME_POINTS_MAX or content.size > FRAME_EXPANDED_MAX:
             first, *rest = split_frame(data)
             return Frame(node, first.body, content.n, first.times, stamps.boot, tuple(rest))
-        if content.n * 2 >= self._frame_points_max or len(data) * 2 >= self._frame_bytes_max:
+        if content.n >= self._passed_points or len(data) * 2 >= self._frame_bytes_max:
             times = (content.t_lo + stamps.shift_ns, content.t_hi + stamps.shift_ns)
             return Frame(node, data, content.n, times, stamps.boot)
         points = decode(data, node=node).points

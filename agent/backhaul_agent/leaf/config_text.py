@@ -100,9 +100,9 @@ jetstream {{
 # Answers to JetStream requests over the link come on subjects that name the device.
 feature_flags {{ js_api_reply_v2: true }}
 
-# A half-open link is noticed in 20 s; with the defaults in 336 s.
-ping_interval: "10s"
-ping_max: 2
+# A half-open link is noticed in 15 to 30 s; with the defaults in 336 s. Of an idle link this is most of what it carries.
+ping_interval: "15s"
+ping_max: 1
 
 # Who may log in, and the accounts.
 include "{APPS_FILE}"

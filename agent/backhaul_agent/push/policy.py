@@ -24,6 +24,8 @@ WAIT_S_MAX = 15.0
 """For so long a lane is pushed for which the hub still waits for messages from before."""
 PATIENCE_S = 15.0
 """A watermark that stands still for so long has its lane woken: the hub tells one every ten seconds at least, and a slow link takes two more."""
+TERSE_PATIENCE_S = 45.0
+"""Likewise of a hub that has said that it tells them more seldom, every twenty seconds."""
 BEHIND_LOOKS_MAX = 2
 """A lane is behind for a moment with each message."""
 BURST_S = 2.0
@@ -90,6 +92,7 @@ class PushPolicy(PushRule):
         self._burst_bytes = {True: 0.0, False: 0.0}
         self._looked_s: float | None = None
         self.carries(rate_bytes_s, measured=measured)
+        self.patience_s = PATIENCE_S
         self.epoch = 0
         self.wakes = 0
         """How often a lane was woken."""
@@ -150,7 +153,7 @@ class PushPolicy(PushRule):
             or lane.flooded
             or view.owed_bytes > self.owed_bytes_max
             or (not lane.asleep and now_s - lane.asked_s > WAIT_S_MAX)
-            or now_s - lane.moved_s > PATIENCE_S
+            or now_s - lane.moved_s > self.patience_s
         )
 
     def _wake(self, lane: _Lane, now_s: float) -> None:

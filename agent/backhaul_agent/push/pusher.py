@@ -9,7 +9,7 @@ import structlog
 from nats.errors import Error as NatsError
 
 from backhaul_agent.errors import JetStreamError
-from backhaul_agent.push.policy import PushPolicy, TrickleView
+from backhaul_agent.push.policy import PATIENCE_S, TERSE_PATIENCE_S, PushPolicy, TrickleView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -70,11 +70,13 @@ class Pusher:
         """
         if not self.enabled or not self._ledger.epoch:
             return None
-        word = {"epoch": self.policy.epoch or self._ledger.epoch, "lanes": self._word}
+        epoch = self.policy.epoch or self._ledger.epoch
+        word = {"epoch": epoch, "lanes": self._word, "terse": True}
         return word | {"in": True} if asks_down_end else word
 
-    def heard(self, asleep: list[LaneName]) -> None:
-        """Take in the hub's answer to the word: the lanes that it does not source."""
+    def heard(self, asleep: list[LaneName], terse: bool = False) -> None:
+        """Take in the hub's answer to the word: the lanes that it does not source; whether it tells watermarks more seldom."""
+        self.policy.patience_s = TERSE_PATIENCE_S if terse else PATIENCE_S
         self.policy.heard(asleep, self._clock.monotonic_s())
 
     def status(self) -> dict[str, Any]:

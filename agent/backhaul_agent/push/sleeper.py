@@ -13,7 +13,7 @@ from backhaul_agent.errors import JetStreamError
 from backhaul_agent.leaf.jetstream import Stored
 from backhaul_agent.leaf.streams import in_stream_config
 from backhaul_agent.push.in_sleep import InSleep, SleepPhase, SleepStep
-from backhaul_codec.protocol.push import beside_subject, is_passing
+from backhaul_codec.protocol.push import beside_subject, is_passing, told
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -161,8 +161,9 @@ class Sleeper:
 
     async def _on_message(self, message: Msg) -> None:
         leaf_subject = message.subject.split(".", 3)[3]
+        leaf_subject, body = told(leaf_subject, message.data) or (leaf_subject, message.data)
         if len(self._waiting) < WAITING_MAX:
-            self._waiting.append(Stored(0, leaf_subject, message.data))
+            self._waiting.append(Stored(0, leaf_subject, body))
             self._came.set()
         if not is_passing(leaf_subject):
             self.sleep.wake(self._clock.monotonic_s())

@@ -77,6 +77,7 @@ class TimeAnswer(msgspec.Struct, frozen=True):
     yield_s: Annotated[float, Meta(ge=0, le=YIELD_S_MAX)] = 0.0
     push: list[str] | None = None
     downs: dict[str, Annotated[int, Meta(ge=0)]] | None = None
+    terse: bool = False
 
 
 _read = Reader(TimeAnswer).read
@@ -117,8 +118,8 @@ class Exchange:
         self._unreported_since: int | None = None  # likewise; None: all is said
         self.push_word: Callable[[], dict[str, Any] | None] = lambda: None
         """Returns the word on pushed lanes (`push/pusher.py`), None where there is none."""
-        self.on_push: Callable[[list[Lane]], None] = lambda _: None
-        """Called with the hub's answer to the newest word."""
+        self.on_push: Callable[[list[Lane], bool], None] = lambda *_: None
+        """Called with the hub's answer to the newest word, and whether it tells watermarks tersely."""
         self.on_down_ends: Callable[[dict[Lane, int] | None], None] = lambda _: None
         """Likewise, with the last sequences in DOWN for the streams of this vehicle, None where the hub does not say them."""
         self._push_since = 0  # no question before this has the newest word
@@ -236,7 +237,9 @@ class Exchange:
             self._unreported_since = None
         if answer.t1 >= self._push_since:
             self._unpushed = False
-            self.on_push(answer.push or [])  # an older hub takes no pushes, and does not say so
+            self.on_push(
+                answer.push or [], answer.terse
+            )  # an older hub takes no pushes, and does not say so
             self.on_down_ends(answer.downs)
         self._on_answer()
         if answer.yield_s:

@@ -110,6 +110,7 @@ class Hearing(Subsystem):
             on_heard=gate.vehicles.hear,
             on_push=fleet.sources.push,
             down_ends=fleet.down_ends,
+            on_terse=fleet.speaker.beside.terse,
         )
         self._blobs = BlobService(
             *(ground.client, ground.clock, token_of, ground.directory / "uploads"),

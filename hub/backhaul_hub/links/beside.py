@@ -12,11 +12,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from backhaul_codec.protocol.push import WAKE
+from backhaul_codec.protocol.push import WAKE, terse
 from backhaul_codec.strict.json import JsonError, Reader
 
 WATERMARK_S_MIN = 9.0
 """Between two watermarks of a lane; a vehicle gives a lane that it pushes up after 15 s without one."""
+TERSE_S_MIN = 20.0
+"""Likewise of a vehicle that has said that it waits for longer, 45 s, and reads terse ones."""
 WATERMARK_MESSAGES = 32
 """A watermark that is further by so many is said at once."""
 LINKED_S = 4.0
@@ -66,6 +68,12 @@ class Beside:
         """When each is woken."""
         self._free_s = 0.0
         """When the next may be woken that is not in `_wakes` yet."""
+        self._terse: set[str] = set()
+
+    def terse(self, device: str, reads: bool) -> bool:
+        """Take in whether a device reads terse watermarks, and waits for them; return whether it gets them."""
+        (self._terse.add if reads else self._terse.discard)(device)
+        return reads
 
     def stored(self, subject: str, body: bytes, now_s: float) -> Said | None:
         """Take in that a stream has taken a message; return the one to say now, if any."""
@@ -81,9 +89,10 @@ class Beside:
             words = _read(said.body)
         except JsonError:
             return said
+        pause_s = self._pause_s(said.device)
         lanes, place = self._lanes.setdefault(said.device, {}), (said.device, said.leaf_subject)
         lane = lanes.get(said.leaf_subject)
-        if lane is not None and now_s - lane.said_s < WATERMARK_S_MIN and _may_wait(lane, words):
+        if lane is not None and now_s - lane.said_s < pause_s and _may_wait(lane, words):
             lane.newer = said, words
             self._waiting.add(place)
             return None
@@ -91,17 +100,29 @@ class Beside:
         stands = lane is not None and (words.epoch, words.seq) == (lane.words.epoch, lane.words.seq)
         lanes[said.leaf_subject] = _Lane(words, lane.said_s if lane and stands else now_s)
         self._waiting.discard(place)
-        return said
+        return self._short(said)
+
+    def _pause_s(self, device: str) -> float:
+        return TERSE_S_MIN if device in self._terse else WATERMARK_S_MIN
+
+    def _short(self, said: Said) -> Said:
+        """Return a watermark as its device is told it."""
+        short = terse(said.leaf_subject, said.body) if said.device in self._terse else None
+        return Said(said.device, *short) if short else said
 
     def linked(self, device: str, now_s: float) -> None:
         """Take in that a device's link has come up: it may have missed some."""
-        self.gone(device)
+        self._forget(device)  # it may have said that it reads terse ones before this was heard
         self._linked.add(device)
         self.wake(device, now_s + LINKED_S)
 
     def gone(self, device: str) -> None:
         """Take in that a device's link is gone."""
+        self._forget(device)
         self._linked.discard(device)
+        self._terse.discard(device)
+
+    def _forget(self, device: str) -> None:
         self._wakes.pop(device, None)
         for leaf_subject in self._lanes.pop(device, {}):
             self._waiting.discard((device, leaf_subject))
@@ -122,9 +143,9 @@ class Beside:
         due = []
         for device, leaf_subject in sorted(self._waiting):
             lane = self._lanes[device][leaf_subject]
-            if lane.newer is not None and now_s - lane.said_s >= WATERMARK_S_MIN:
+            if lane.newer is not None and now_s - lane.said_s >= self._pause_s(device):
                 said, words = lane.newer
-                due.append(said)
+                due.append(self._short(said))
                 self._lanes[device][leaf_subject] = _Lane(words, now_s)
                 self._waiting.discard((device, leaf_subject))
         for device, at_s in list(self._wakes.items()):

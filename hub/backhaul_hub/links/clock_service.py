@@ -67,12 +67,14 @@ class HashesAnswer(msgspec.Struct, frozen=True):
 class PushWord(msgspec.Struct, frozen=True):
     """The lanes of an epoch that a vehicle pushes, and after which seq (links/pushes.py); all others are to be sourced.
 
-    ``in_``: it would not source DOWN, and listens to what is spoken beside (links/beside.py).
+    ``in_``: it would not source DOWN, and listens to what is spoken beside (links/beside.py). ``terse``: it reads terse
+    watermarks there, and waits for them.
     """
 
     epoch: Epoch
     lanes: Annotated[dict[str, Annotated[int, Meta(ge=0, lt=1 << 62)]], Meta(max_length=LANES_MAX)]
     in_: bool = msgspec.field(name="in", default=False)
+    terse: bool = False
 
 
 class ClockQuestion(msgspec.Struct, frozen=True):
@@ -98,7 +100,8 @@ class ClockAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     ``chain``: the hashes at their watermarks. ``hashes``: those that were asked for. ``yield_s``: for so long
     the device is to stay away: it is another machine's turn, which has the same identity. ``push``: the lanes that
     no source brings, where the device has said which it would push. ``downs``: the last sequence in DOWN of what comes
-    through its IN, and through the stream of each node that has one, by lane, "" for IN; where it would not source them.
+    through its IN, and through the stream of each node that has one, by lane, "" for IN; where it would not source them. ``terse``: watermarks
+    beside are said so, and more seldom.
     """
 
     t1: int
@@ -110,6 +113,7 @@ class ClockAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     yield_s: int = 0
     push: list[str] | None = None
     downs: dict[str, int] | None = None
+    terse: bool = False
 
 
 _read = Reader(ClockQuestion).read
@@ -129,6 +133,7 @@ class ClockService:
         on_push: called with a device, an epoch, and the lanes that it would push after their seqs; returns those
             that it may.
         down_ends: returns the last sequence in DOWN of what comes through each stream of a device, None where it has none.
+        on_terse: called with a device and whether it reads terse watermarks; returns whether it gets them.
     """
 
     def __init__(
@@ -142,6 +147,7 @@ class ClockService:
         on_heard: Callable[[str, bytes], float] = lambda *_: 0.0,
         on_push: Callable[[str, int, Mapping[str, int]], list[str]] = lambda *_: [],
         down_ends: Callable[[str], Awaitable[dict[str, int] | None]] | None = None,
+        on_terse: Callable[[str, bool], bool] = lambda *_: False,
     ) -> None:
         self.answered = 0
         self.refused = 0
@@ -155,6 +161,7 @@ class ClockService:
         self._on_heard = on_heard
         self._on_push = on_push
         self._down_ends = down_ends
+        self._on_terse = on_terse
         self._waiting: set[asyncio.Task[None]] = set()
 
     async def listen(self, client: Client) -> None:
@@ -183,6 +190,7 @@ class ClockService:
         if question.epoch is not None and question.lanes:
             self._on_still(device, question.epoch, question.lanes)
         push, word = None, question.push
+        terse = self._on_terse(device, word is not None and word.terse)
         if word is not None and not yield_s:
             push = self._on_push(device, word.epoch, word.lanes)
         elif word is None:
@@ -191,11 +199,13 @@ class ClockService:
         asks_known = self._known is not None and (question.epochs or question.hashes)
         asks_end = self._down_ends is not None and word is not None and word.in_
         if (asks_known or asks_end) and not yield_s and len(self._waiting) < WAITING_MAX:
-            task = asyncio.create_task(self._answer(device, token, question, t2, push))
+            task = asyncio.create_task(self._answer(device, token, question, t2, push, terse=terse))
             self._waiting.add(task)
             task.add_done_callback(self._waiting.discard)
         else:
-            answer = ClockAnswer(question.t1, t2, self._clock.now_ns(), yield_s=yield_s, push=push)
+            answer = ClockAnswer(
+                *(question.t1, t2, self._clock.now_ns()), yield_s=yield_s, push=push, terse=terse
+            )
             await self._tell(device, token, answer)
 
     async def _answer(
@@ -205,6 +215,8 @@ class ClockService:
         question: ClockQuestion,
         t2: int,
         push: list[str] | None,
+        *,
+        terse: bool,
     ) -> None:
         """Answer once the hub's knowledge is at hand; the time that takes counts as the hub's."""
         epochs, chain, downs = None, {}, None
@@ -216,7 +228,10 @@ class ClockService:
             with contextlib.suppress(HubError, NatsError):  # it asks again
                 downs = await self._down_ends(device)
         answer = ClockAnswer(
-            *(question.t1, t2, self._clock.now_ns(), epochs, chain, hashes), push=push, downs=downs
+            *(question.t1, t2, self._clock.now_ns(), epochs, chain, hashes),
+            push=push,
+            downs=downs,
+            terse=terse,
         )
         await self._tell(device, token, answer)
 
