@@ -143,6 +143,7 @@ async def cost(
     *,
     beat_s: float = 1.0,
     commands: int = 0,
+    warm_s: float = 0.0,
 ) -> Cost:
     """Return what a system costs while it works, its stopping and starting left out.
 
@@ -152,11 +153,12 @@ async def cost(
         seconds: how long to count; from the end of one burst at the hub to the end of another.
         beat_s: how often the hub hears something, in seconds.
         commands: how many to send while the work goes on, after the count.
+        warm_s: for so long the work goes on before the count: what a system learns of it once is not in it.
     """
     loop = asyncio.get_running_loop()
     account, relay = site.inbox.account, site.relay
     async with driving(site, work):
-        await asyncio.sleep(2.0)
+        await asyncio.sleep(2.0 + warm_s)
         await site.inbox.boundary()
         began_s, stored = loop.time(), await _stored(site)
         points, up, down = account.arrived, relay.up_bytes, relay.down_bytes

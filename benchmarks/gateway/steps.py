@@ -64,12 +64,18 @@ def row_of(
 
 
 def work(
-    row: str, work: Work | float, seconds: float, *, beat_s: float = 1.0, part: str = ""
+    row: str,
+    work: Work | float,
+    seconds: float,
+    *,
+    beat_s: float = 1.0,
+    part: str = "",
+    warm_s: float = 0.0,
 ) -> Step:
     """Return the step that counts bytes for each point of a work."""
 
     async def run(site: Site, link: str) -> list[Row]:
-        found = await cost(site, work, seconds, beat_s=beat_s)
+        found = await cost(site, work, seconds, beat_s=beat_s, warm_s=warm_s)
         return [_per_point(row, site, link, found, part)]
 
     return Step(row, run)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from backhaul_agent.commit.contents import Frame, Points
-from backhaul_agent.commit.framer import Framer
+from backhaul_agent.commit.framer import Framer, in_order
 from backhaul_agent.commit.participant import Draft
 from backhaul_agent.commit.queues import BUNDLES_BYTES_MAX, BUNDLES_MAX, Arrivals, Counters
 from backhaul_agent.config import FrameConfig
@@ -37,16 +37,31 @@ def said(messages: Sequence[Outgoing]) -> list[tuple[str, list[tuple[str, str, i
     ]
 
 
-def test_all_nodes_that_share_the_lane_go_in_one_message_series_by_series() -> None:
+def test_all_nodes_that_share_the_lane_go_in_one_message_round_by_round() -> None:
     framer = Framer(LIMITS)
     arrivals = [Points("b", [reading("b", 1)]), Points("a", [reading("a", 4), reading("a", 3)])]
     framer.applied(framer.plan(arrivals, 0.0), [1, 2])
     plan = framer.plan([Points("b", [reading("b", 0)])], 1.0)
     assert said(plan.changes.messages) == [
-        ("b", [("a", "t", 4), ("a", "t", 3), ("b", "t", 1), ("b", "t", 0)])
+        ("b", [("a", "t", 4), ("b", "t", 1), ("a", "t", 3), ("b", "t", 0)])
     ]
     assert plan.changes.messages[0].times == (0, 4)
     assert plan.changes.unstage == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("times", "places"),
+    [
+        ([("a", 1), ("b", 1), ("a", 2), ("b", 2), ("a", 3)], "a1 b1 a2 b2 a3"),
+        ([("b", 9), ("a", 1), ("b", 8), ("a", 1)], "a1 b9 a1 b8"),
+        ([("b", 1), ("a", 1), ("a", 2), ("a", 3)], "a1 a2 a3 b1"),
+    ],
+)
+def test_series_that_are_read_as_often_come_in_rounds_others_side_by_side(
+    times: list[tuple[str, int]], places: str
+) -> None:
+    points = in_order([reading(node, time) for node, time in times])
+    assert " ".join(f"{point.node}{point.time}" for point in points) == places
 
 
 def test_a_node_with_a_lane_of_its_own_is_in_no_bundle() -> None:

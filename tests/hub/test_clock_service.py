@@ -61,6 +61,27 @@ async def test_lanes_that_stand_still_are_passed_on_and_the_time_is_told() -> No
     assert (service.answered, service.refused) == (3, 5)
 
 
+async def test_who_reads_terse_watermarks_says_so_in_each_question() -> None:
+    wire, heard = Wire(), list[tuple[str, bool]]()
+
+    def terse(device: str, reads: bool) -> bool:
+        heard.append((device, reads))
+        return reads
+
+    service = ClockService(
+        wire,  # type: ignore[arg-type]
+        HubClock(),
+        TOKENS.get,
+        on_terse=terse,
+    )
+    await service.listen(wire)  # type: ignore[arg-type]
+    for word in (b'{"epoch": 7, "lanes": {}, "terse": true}', b'{"epoch": 7, "lanes": {}}'):
+        await wire.question("VID-001", b'{"t1": 1, "push": %s}' % word)
+    await wire.question("VID-001", b'{"t1": 2}')
+    assert heard == [("VID-001", True), ("VID-001", False), ("VID-001", False)]
+    assert [answer.get("terse") for _, answer in wire.sent] == [True, None, None]
+
+
 async def test_whoever_does_not_speak_of_pushes_pushes_nothing() -> None:
     """An older agent, in the place of one whose lanes are not sourced."""
     wire, heard = Wire(), list[tuple[object, ...]]()

@@ -150,6 +150,17 @@ LINK_MUTANTS = (
         ),
     ),
     Mutant(
+        "terse-to-all",
+        "an agent that does not read terse watermarks is told them, and believes that nothing is confirmed",
+        "hub/backhaul_hub/links/beside.py",
+        "terse(said.leaf_subject, said.body) if said.device in self._terse else None\n",
+        "terse(said.leaf_subject, said.body)\n",
+        named(
+            "tests/hub/test_beside.py",
+            "test_a_vehicle_that_reads_terse_watermarks_gets_them_and_more_seldom",
+        ),
+    ),
+    Mutant(
         "burst-unbounded",
         "a burst is pushed at once, however slow the link is",
         "agent/backhaul_agent/push/policy.py",

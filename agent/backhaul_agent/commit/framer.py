@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain, groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -274,9 +275,24 @@ def _encoded(points: list[Point], bin_: Bin) -> tuple[str, bytes]:
     if bin_.node is not None:
         body = encode_frame(points, epoch=0, seq=0, clock=bin_.clock)
         return frame_subject(bin_.node), body
-    # A series' points side by side have steps and values alike, which pack best; their order stays.
-    body = encode_bundle(sorted(points, key=_by_series), epoch=0, seq=0, clock=bin_.clock)
+    body = encode_bundle(in_order(points), epoch=0, seq=0, clock=bin_.clock)
     return BUNDLE_SUBJECT, body
+
+
+def in_order(points: list[Point]) -> list[Point]:
+    """Return a bundle's points in the order that packs best; those of one series stay in theirs.
+
+    Series that were read as often as one another, as those of a gateway are, come round by round: stamps stand still
+    within a round. The points of others come side by side, with steps and values alike.
+    """
+    series = [list(each) for _, each in groupby(sorted(points, key=_by_series), key=_by_series)]
+    rounds = min(map(len, series))
+    if max(map(len, series)) > rounds + 1:
+        return [point for each in series for point in each]
+    return [
+        *chain.from_iterable(zip(*(each[:rounds] for each in series), strict=True)),
+        *(point for each in series for point in each[rounds:]),
+    ]
 
 
 def _live(point: Point, *, boot: int) -> Outgoing:

@@ -46,7 +46,7 @@ def render_hub(settings: HubServer) -> str:
 server_name: {settings.name}
 listen: {quoted(f"{settings.client_host}:{settings.client_port}")}
 {settings.client_tls}
-# A vehicle that is refused tries twice a second, and each try is some lines. Of so much a file, and so
+# A vehicle that is refused tries three times a second, and each try is some lines. Of so much a file, and so
 # many files.
 log_file: {quoted(settings.log_file)}
 logfile_size_limit: 64MB
@@ -66,8 +66,9 @@ jetstream {{
   sync_interval: {settings.sync_interval}
 }}
 
-# A half-open link is noticed in 20 s; with the defaults in 336 s.
-ping_interval: "10s"
+# A link whose vehicle is gone without a word is noticed within 64 s; with the defaults in 336 s. Vehicles ask every
+# 15 s: a server that hears them so often asks nothing itself.
+ping_interval: "16s"
 ping_max: 2
 {settings.cluster}
 leafnodes {{
