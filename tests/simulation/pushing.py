@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 TOKEN = "ab"
 CONFIG: Any = SimpleNamespace(
     # So much that sixteen messages are pushed at once.
-    link=SimpleNamespace(push=True, mode="always", rate_kbit_s=6.4, adaptive=False),
+    link=SimpleNamespace(
+        push=True, mode="always", rate_kbit_s=6.4, adaptive=False, stalled_after_s=30.0
+    ),
     device=SimpleNamespace(token=TOKEN),
 )
 STALLED_AFTER_S = 30.0

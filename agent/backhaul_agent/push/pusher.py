@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 LOOK_S = 1.0
 TEND_S = 5.0
 """How often a sleeping lane's durable is looked at and moved on, on the leaf: a link that comes back begins there."""
+TERSE_STALLED_S_MIN = 30.0
+"""With a shorter `stalled_after_s` watermarks are to come as often as they did before there were terse ones."""
 OWED_BYTES_MAX = 64 * 1024
 """Bytes of a lane that the hub need not have confirmed: it confirms a trickle every ten seconds."""
 log = structlog.get_logger("push")
@@ -49,6 +51,8 @@ class Pusher:
         rate_bytes_s = config.link.rate_kbit_s * 1000 / 8
         self.policy = PushPolicy(OWED_BYTES_MAX, rate_bytes_s, measured=not config.link.adaptive)
         self.enabled = config.link.push and config.link.mode == "always"
+        # Of a lane that is told of each 20 s, and 5 s late, such a short time would make a stall.
+        self._reads_terse = config.link.stalled_after_s >= TERSE_STALLED_S_MIN
         self._durable = config.device.token
         self._ledger = ledger
         self._lanes = {lane.name: lane for lane in lanes}
@@ -71,7 +75,9 @@ class Pusher:
         if not self.enabled or not self._ledger.epoch:
             return None
         epoch = self.policy.epoch or self._ledger.epoch
-        word = {"epoch": epoch, "lanes": self._word, "terse": True}
+        word: dict[str, Any] = {"epoch": epoch, "lanes": self._word}
+        if self._reads_terse:
+            word["terse"] = True
         return word | {"in": True} if asks_down_end else word
 
     def heard(self, asleep: list[LaneName], terse: bool = False) -> None:

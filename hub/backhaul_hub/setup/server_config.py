@@ -46,7 +46,7 @@ def render_hub(settings: HubServer) -> str:
 server_name: {settings.name}
 listen: {quoted(f"{settings.client_host}:{settings.client_port}")}
 {settings.client_tls}
-# A vehicle that is refused tries three times a second, and each try is some lines. Of so much a file, and so
+# A vehicle that is refused tries twice a second, and each try is some lines. Of so much a file, and so
 # many files.
 log_file: {quoted(settings.log_file)}
 logfile_size_limit: 64MB
