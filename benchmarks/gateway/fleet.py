@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import psutil  # type: ignore[import-untyped]
 
 from backhaul_agent.client import connect
+from backhaul_codec.kinds import BULK
 from backhaul_codec.subjects import parse_uplink
 from backhaul_hub.config import load
 from backhaul_hub.enrol.add_device import DeviceSettings, create_device
@@ -77,7 +78,7 @@ async def idle_vehicles(directory: Path, vehicles: int) -> AsyncIterator[Vehicle
 
         def on_message(message: Msg) -> None:
             place = parse_uplink(message.subject)
-            if place.frame or place.node == "setup":
+            if place.lane == BULK:
                 there.add(place.device)
 
         client = await stack.enter_async_context(hub.connection())
