@@ -21,9 +21,9 @@ from backhaul_hub.continuity.examine import (
     Examined,
     MissingDictionaryError,
     UnreadableError,
-    examine,
     own_hash,
 )
+from backhaul_hub.continuity.examine_many import examine_many
 from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.continuity.repeats import Run, forks_from
@@ -183,21 +183,24 @@ class UplinkReader:
         await self._dictionaries.prepare(messages)
         examined: list[tuple[Stored, Examined | UnreadableError]] = []
         points = 0
-        for message in messages:
+        pairs = [(message.subject, message.body) for message in messages]
+        every = examine_many(pairs, self._dictionaries.find)
+        for message, said in zip(messages, every, strict=True):
             try:
-                good = examine(message.subject, message.body, self._dictionaries.find)
-                self._dictionaries.require_kept(good)
-                examined.append((message, good))
-                size, stored_ns = len(message.body), message.stored_ns
-                self._expanded(good.key.device, good.expansion, size, stored_ns)
-                points += good.expansion.points
-                if points > _POINTS_AT_ONCE:  # others wait: above all who keeps such a vehicle out
-                    points = 0
-                    await asyncio.sleep(0)
+                if isinstance(said, UnreadableError):
+                    raise said
+                self._dictionaries.require_kept(said)
             except UnreadableError as error:
                 examined.append((message, error))
                 if self._dictionaries.is_copied(self.stream, error):
                     await set_aside(self._api, self.stream, self.position.created, message, error)
+                continue
+            examined.append((message, said))
+            self._expanded(said.key.device, said.expansion, len(message.body), message.stored_ns)
+            points += said.expansion.points
+            if points > _POINTS_AT_ONCE:  # others wait: above all who keeps such a vehicle out
+                points = 0
+                await asyncio.sleep(0)
         return examined
 
     async def _take_up(self) -> bool:
