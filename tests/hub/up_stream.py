@@ -16,8 +16,10 @@ from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.uplink.device_words import WordBook
 from backhaul_hub.uplink.device_words_store import restore
 from backhaul_hub.uplink.dictionaries import Dictionaries
+from backhaul_hub.uplink.intake import Intake
 from backhaul_hub.uplink.lane_rows import read_lanes
 from backhaul_hub.uplink.reader import UplinkReader
+from backhaul_hub.uplink.turns import Turns
 from tests.support.hub_sync import FakeClock
 from tests.support.rig import patient
 from tests.support.waiting import until
@@ -128,12 +130,13 @@ class Up:
             await restore(self.registry, words)
             self.dictionaries = Dictionaries(self.api, self.registry, self.clock)
             await self.dictionaries.begin()
-            self.reader = UplinkReader(
-                *(STREAM, client, self.api, self.continuity, self.registry, self.dictionaries),
+            intake = Intake(
+                *(self.continuity, self.registry, self.dictionaries),
                 words=words,
                 unreadable=self.unreadable.append,
             )
-            task = asyncio.create_task(self.reader.run())
+            self.reader = UplinkReader(STREAM, client, self.api, intake)
+            task = asyncio.create_task(Turns(client, intake, [self.reader]).run())
             try:
                 yield self.reader
             finally:

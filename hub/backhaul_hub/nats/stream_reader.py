@@ -102,9 +102,10 @@ async def read_many(
 
     async def hear(subject: bytes, headers: bytes, body: bytes) -> None:
         nonlocal left
-        answer = answers[int(subject.rpartition(b".")[2])]
-        if answer.over:
-            return
+        number = subject.rpartition(b".")[2]
+        if not number.isdigit() or int(number) >= len(answers) or answers[int(number)].over:
+            return  # nobody's answer
+        answer = answers[int(number)]
         await answer.take(headers, body)
         left -= answer.over
         if not left:
@@ -145,7 +146,14 @@ class _Answer:
         return self.found if self._error is None else self._error
 
     async def take(self, headers: bytes, body: bytes) -> None:
-        """Take in one message of the server's."""
+        """Take in one message of the server's; no exception, since the connection would read no more."""
+        try:
+            await self._take(headers, body)
+        except (KeyError, ValueError) as error:
+            self.over = True
+            self._error = HubError(f"{self._stream}: an answer that cannot be read: {error!r}")
+
+    async def _take(self, headers: bytes, body: bytes) -> None:
         # Headers that came with a stored message stand before those the server adds, and the last of a name
         # wins. So none of the server's can be forged, and only a stored message has a sequence; its "Status"
         # says nothing.
