@@ -14,7 +14,6 @@ from backhaul_hub.errors import HubError, RegistryError
 from backhaul_hub.nats import stream_reader
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.nats.stream_reader import Stored, Wanted, read_many
-from backhaul_hub.uplink import turns
 from tests.support.rig import patient
 from tests.support.waiting import until
 
@@ -219,12 +218,12 @@ async def test_the_watermark_never_stands_above_what_is_there(up: Up) -> None:
 class Behind:
     """A server of a cluster that has not got everything: up to `last`, without `lacks`."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, up: Up, monkeypatch: pytest.MonkeyPatch) -> None:
         self.last = 20
         self.lacks = 0
         self.asked = 0
-        for module in (stream_reader, turns):
-            monkeypatch.setattr(module, "read_many", self._read_many)
+        up.read_many = self._read_many
+        monkeypatch.setattr(stream_reader, "read_many", self._read_many)
 
     async def _read_many(
         self, client: Client, wanted: Sequence[Wanted], **options: float
@@ -242,7 +241,7 @@ async def test_what_a_server_that_lags_behind_does_not_have_is_not_taken_for_los
         seen = behind.asked
         await until(lambda: behind.asked > seen + 2, "asked three times more")
 
-    behind = Behind(monkeypatch)
+    behind = Behind(up, monkeypatch)
     async with up.reading() as reader:
         await up.settles((1, 20))
         behind.last = 10
@@ -261,7 +260,7 @@ async def test_what_a_server_that_lags_behind_does_not_have_is_not_taken_for_los
 async def test_what_a_lagging_server_leaves_out_of_a_thinned_stream_is_not_taken_for_lost(
     up: Up, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    behind = Behind(monkeypatch)
+    behind = Behind(up, monkeypatch)
     async with up.reading():
         await up.settles((1, 20))
         behind.last = 10

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import structlog
 
 from backhaul_codec.wire.expansion import Expansion
 from backhaul_hub.continuity.examine import Examined, UnreadableError
-from backhaul_hub.continuity.examine_many import examine_many
+from backhaul_hub.continuity.examine_many import Find, examine_many
 from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.store import Registry
@@ -27,6 +27,7 @@ log = structlog.get_logger(__name__)
 
 _POINTS_AT_ONCE = 1 << 18
 Said: TypeAlias = Examined | UnreadableError
+ExamineMany: TypeAlias = Callable[[Sequence[tuple[str, bytes]], Find], Iterable[Said]]
 
 
 class Intake:
@@ -39,6 +40,7 @@ class Intake:
         unreadable: told of the device that has sent an unreadable message.
         expanded: told of each other message: its device, what it comes to, its bytes, and when it was
             stored (ns).
+        examine: `examine_many`, or what comes to the same.
     """
 
     def __init__(
@@ -50,6 +52,8 @@ class Intake:
         words: WordBook | None = None,
         unreadable: Callable[[str], None] = lambda _: None,
         expanded: Callable[[str, Expansion, int, int], None] = lambda *_: None,
+        *,
+        examine: ExamineMany = examine_many,
     ) -> None:
         self.continuity = continuity
         self.registry = registry
@@ -58,13 +62,14 @@ class Intake:
         self.unreadable = unreadable
         self._consumers = (dictionaries, *consumers)
         self._expanded = expanded
+        self._examine = examine
 
     async def examine(self, messages: Sequence[Stored]) -> list[Said]:
         """Return what is said in each of these messages, whose dictionaries are at hand."""
         examined: list[Said] = []
         points = 0
         pairs = [(message.subject, message.body) for message in messages]
-        every = examine_many(pairs, self.dictionaries.find)
+        every = self._examine(pairs, self.dictionaries.find)
         for message, said in zip(messages, every, strict=True):
             try:
                 if isinstance(said, UnreadableError):

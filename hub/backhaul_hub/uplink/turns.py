@@ -7,28 +7,50 @@ message. So all shards share it. One whose stream or server is in trouble leaves
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from nats.aio.client import Client
 
-from backhaul_hub.nats.stream_reader import Stored, read_many
+from backhaul_hub.errors import HubError
+from backhaul_hub.nats.stream_reader import Stored, Wanted, read_many
 from backhaul_hub.uplink.dictionaries import parts
 from backhaul_hub.uplink.intake import Intake
 from backhaul_hub.uplink.reader import TROUBLES, UplinkReader
 
 TURN_MESSAGES = 4096
 """Of all shards, where all have that many."""
-_SHARD_MESSAGES_MIN, _SHARD_MESSAGES_MAX = 32, 512
+SHARD_MESSAGES_MAX = 512
+_SHARD_MESSAGES_MIN = 32
 _TURN_S = 0.1
+
+ReadMany = Callable[[Client, Sequence[Wanted]], Awaitable[list[list[Stored] | HubError]]]
 
 
 class Turns:
-    """Reads all streams of UP from where hub.db says, for ever."""
+    """Reads all streams of UP from where hub.db says, for ever.
 
-    def __init__(self, client: Client, intake: Intake, readers: Sequence[UplinkReader]) -> None:
+    Args:
+        client: a connection in account HUB.
+        intake: that of the readers.
+        readers: of the shards.
+        read_many: asks all streams at once.
+        shard_messages_max: of one shard in a turn.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        intake: Intake,
+        readers: Sequence[UplinkReader],
+        *,
+        read_many: ReadMany = read_many,
+        shard_messages_max: int = SHARD_MESSAGES_MAX,
+    ) -> None:
         self._client = client
         self._intake = intake
         self._readers = readers
+        self._read_many = read_many
+        self._shard_messages_max = shard_messages_max
         self._recovering: dict[UplinkReader, asyncio.Task[None]] = {}
 
     async def run(self) -> None:
@@ -53,10 +75,10 @@ class Turns:
         able = self._able()
         if not able:
             return False
-        most = TURN_MESSAGES // len(able)
-        most = max(_SHARD_MESSAGES_MIN, min(_SHARD_MESSAGES_MAX, most))
+        most = max(_SHARD_MESSAGES_MIN, TURN_MESSAGES // len(able))
+        most = min(self._shard_messages_max, most)
         try:
-            answers = await read_many(self._client, [each.wanted(most) for each in able])
+            answers = await self._read_many(self._client, [each.wanted(most) for each in able])
         except TROUBLES as error:
             for reader in able:
                 reader.fail(error)
