@@ -61,9 +61,12 @@ class FrameNewest(NamedTuple):
             yield rows.names[rows.name[at]], rows.time[at], rows.value[at]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Examined:
-    """The contents of one message of UP: its place in a lane, its subject, and its body, all of it proven."""
+    """The contents of one message of UP: its place in a lane, its subject, and its body, all of it proven.
+
+    Nobody changes one. It is not frozen: that takes four times as long to make, for every message.
+    """
 
     key: LaneKey
     seq: int
