@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 
 import msgspec
 
@@ -78,7 +78,10 @@ async def store_positions(
         RegistryError: the database refused; nothing was written.
     """
     rows = [_lane_row(key, state) for key, state in lanes.items()]
-    read = [(stream, *astuple(position)) for stream, position in positions.items()]
+    read = [
+        (stream, at.created, at.seq, at.quarantined, at.stored_ns, at.first_seq)
+        for stream, at in positions.items()
+    ]
     await registry.write(
         [
             RowChange(_PUT_LANE, rows),

@@ -158,7 +158,7 @@ class UplinkReader:
                 await set_aside(self._api, self.stream, self.position.created, message, said)
 
     def tell(self, examined: Sequence[tuple[Stored, Said]]) -> list[RowChange]:
-        """Take in the next messages, and move on behind them; return the rows of this stream."""
+        """Take in the next messages, and move on behind them; return the rows of this stream to be put."""
         garbage = 0
         for message, said in examined:
             if isinstance(said, UnreadableError):

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 from nats.aio.client import Client
 
+from backhaul_hub.db.change import RowChange
 from backhaul_hub.errors import HubError
 from backhaul_hub.nats.stream_reader import Stored, Wanted, read_many
 from backhaul_hub.uplink.dictionaries import parts
@@ -147,7 +149,11 @@ async def take(intake: Intake, some: Sequence[tuple[UplinkReader, Stored]]) -> N
         return
     async with intake.registry.turn:
         # From here on nothing is read again, so nothing is counted twice.
-        changes = [change for reader in taken for change in reader.tell(examined[reader])]
+        rows: dict[str, list[tuple[Any, ...]]] = {}
+        for reader in taken:
+            for change in reader.tell(examined[reader]):
+                rows.setdefault(change.statement, []).extend(change.rows)
+        changes = [RowChange(*each) for each in rows.items()]
         await intake.store({reader.stream: reader.position for reader in taken}, changes)
     intake.stored()
     for reader in taken:
