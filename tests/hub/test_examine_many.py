@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backhaul_codec import Opaque, Point, encode_bundle, encode_frame, encode_point
+from backhaul_codec.bulk import small_frames
 from backhaul_codec.points import JSON, SeriesName
 from backhaul_codec.state.newest import newest_in, newest_time
 from backhaul_codec.subjects import encode_token
@@ -186,9 +187,9 @@ def test_many_large_ones_are_taken_together_in_parts_that_fit_the_memory(
     """A frame of 200 bytes may have thousands of points: together they would take gigabytes."""
     body = encode_frame([Point("car", "soc", NOON, 1)] * 2000, epoch=7, seq=1)
     sizes = list[int]()
-    read = examine_many_module.read_small_frames
+    read = small_frames.read_small_frames
 
-    def note(bodies: Sequence[bytes], names: Sequence[object], *rest: Any) -> Any:
+    def note(bodies: Sequence[bytes], names: Sequence[Any], *rest: Any) -> Any:
         some = zip(bodies, names, strict=True)
         sizes.append(sum(unseal(each)[0].raw_len for each, said in some if said))
         return read(bodies, names, *rest)

@@ -62,7 +62,8 @@ def examine_many(
                     found.update(_examined(some, columns))
         for index, each in enumerate(some):
             # A large one takes long: whoever asks for the next one may let others have their turn.
-            yield found.pop(index, None) or _alone(each.subject, each.came, find)
+            said = found.pop(index, None)
+            yield _alone(each.subject, each.came, find) if said is None else said
 
 
 def _alone(subject: str, body: bytes, find: Find) -> Examined | UnreadableError:
