@@ -20,22 +20,22 @@ from nats.aio.client import Client
 
 from backhaul_codec import Point, encode_frame, hash_of
 from backhaul_codec.wire.envelope import NO_LINK, chain
-from backhaul_hub.continuity.examine import UnreadableError, examine
-from backhaul_hub.continuity.examine_many import Find, examine_many
+from backhaul_hub.continuity.examine import Find, UnreadableError, examine
+from backhaul_hub.continuity.examine_many import examine_many
 from backhaul_hub.continuity.future_stamps import FutureRule
 from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import HubError
 from backhaul_hub.nats.jetstream import JetStreamApi
-from backhaul_hub.nats.stream_reader import Stored, Wanted, read_many
+from backhaul_hub.nats.stream_reader import ReadQuestion, Stored, read_many
 from backhaul_hub.shards import api_subject, up_name
 from backhaul_hub.sync.core import HubSync
 from backhaul_hub.sync.newest_readings import Readings
 from backhaul_hub.uplink.consumer import Consumer
 from backhaul_hub.uplink.dictionaries import Dictionaries
-from backhaul_hub.uplink.intake import Intake, Said
+from backhaul_hub.uplink.intake import Said, UplinkIntake
 from backhaul_hub.uplink.reader import UplinkReader
-from backhaul_hub.uplink.turns import Turns
+from backhaul_hub.uplink.turns import UplinkTurns
 from backhaul_runtime.clock import SystemClock
 from backhaul_runtime.jetstream import stamp_ns
 from benchmarks import scratch
@@ -142,7 +142,7 @@ async def _cost(
             HubSync(clock, future, list, conflicts_max=100),
             Readings(clock, future, listening=False),
         ]
-        intake = Intake(
+        intake = UplinkIntake(
             *(continuity, registry, dictionaries, consumers),
             examine=examine_many if together else _examine_each,
         )
@@ -150,7 +150,7 @@ async def _cost(
         readers = [UplinkReader(each, client, api, intake) for each in names]
         read = read_many if together else _read_each
         turns = [
-            Turns(client, intake, some, read_many=read, shard_messages_max=messages)
+            UplinkTurns(client, intake, some, read_many=read, shard_messages_max=messages)
             for some in ([readers] if together else [[each] for each in readers])
         ]
         used_s = time.process_time()
@@ -177,7 +177,9 @@ def _examine_each(messages: Sequence[tuple[str, bytes]], find: Find) -> Iterator
             yield error
 
 
-async def _read_each(client: Client, wanted: Sequence[Wanted]) -> list[list[Stored] | HubError]:
+async def _read_each(
+    client: Client, wanted: Sequence[ReadQuestion]
+) -> list[list[Stored] | HubError]:
     """Read one stream through nats-py's subscription, message by message."""
     [(stream, seq, count, _)] = wanted
     inbox = client.new_inbox()

@@ -13,7 +13,7 @@ import pytest
 from backhaul_hub.errors import HubError, RegistryError
 from backhaul_hub.nats import stream_reader
 from backhaul_hub.nats.jetstream import JetStreamApi
-from backhaul_hub.nats.stream_reader import Stored, Wanted, read_many
+from backhaul_hub.nats.stream_reader import ReadQuestion, Stored, read_many
 from tests.support.rig import patient
 from tests.support.waiting import until
 
@@ -226,7 +226,7 @@ class Behind:
         monkeypatch.setattr(stream_reader, "read_many", self._read_many)
 
     async def _read_many(
-        self, client: Client, wanted: Sequence[Wanted], **options: float
+        self, client: Client, wanted: Sequence[ReadQuestion], **options: float
     ) -> list[list[Stored] | HubError]:
         self.asked += 1
         [found] = await read_many(client, wanted, **options)

@@ -12,7 +12,7 @@ from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.db.store import Registry
 from backhaul_hub.nats.stream_reader import Stored
 from backhaul_hub.uplink.dictionaries import Dictionaries
-from backhaul_hub.uplink.intake import Intake
+from backhaul_hub.uplink.intake import UplinkIntake
 from backhaul_hub.uplink.reader import UplinkReader
 from backhaul_hub.uplink.turns import take
 from tests.support.hub_sync import FakeClock
@@ -47,7 +47,7 @@ class Shard:
     def __init__(self, number: int, continuity: Continuity, registry: Registry, *own: str) -> None:
         none = cast("Client", None), cast("JetStreamApi", None)
         dictionaries = Dictionaries(none[1], registry, FakeClock())
-        self.intake = Intake(continuity, registry, dictionaries)
+        self.intake = UplinkIntake(continuity, registry, dictionaries)
         self.reader = UplinkReader(f"UP_0{number}", *none, self.intake)
         self.reader.look_due = False
         self.looking = Looking(*own)

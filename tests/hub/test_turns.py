@@ -15,12 +15,12 @@ from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import HubError
 from backhaul_hub.nats.jetstream import JetStreamApi
-from backhaul_hub.nats.stream_reader import Stored, Wanted, read_many
+from backhaul_hub.nats.stream_reader import ReadQuestion, Stored, read_many
 from backhaul_hub.uplink.dictionaries import Dictionaries
-from backhaul_hub.uplink.intake import Intake
+from backhaul_hub.uplink.intake import UplinkIntake
 from backhaul_hub.uplink.lane_rows import read_lanes, read_position
 from backhaul_hub.uplink.reader import UplinkReader
-from backhaul_hub.uplink.turns import Turns, take
+from backhaul_hub.uplink.turns import UplinkTurns, take
 from tests.support.hub_sync import FakeClock
 from tests.support.rig import patient
 from tests.support.waiting import until
@@ -44,7 +44,7 @@ class Shards:
         self.api = JetStreamApi(client)
         self.continuity = Continuity()
         self.dictionaries = Dictionaries(self.api, registry, FakeClock())
-        self.intake = Intake(self.continuity, registry, self.dictionaries)
+        self.intake = UplinkIntake(self.continuity, registry, self.dictionaries)
         self.readers = [
             UplinkReader(f"UP_0{number}", client, self.api, self.intake) for number in range(count)
         ]
@@ -64,7 +64,7 @@ class Shards:
 
     @contextlib.asynccontextmanager
     async def reading(self) -> AsyncIterator[None]:
-        task = asyncio.create_task(Turns(self.client, self.intake, self.readers).run())
+        task = asyncio.create_task(UplinkTurns(self.client, self.intake, self.readers).run())
         try:
             yield
         finally:
@@ -155,10 +155,10 @@ async def test_each_question_has_its_own_answer(nats_server: NatsServer, tmp_pat
         await up.create(0)
         await up.frames(0, 1, 2, 3)
         wanted = [
-            Wanted("UP_00", 1, 2),
-            Wanted("UP_01", 1, 9),
-            Wanted("UP_00", 9, 9),
-            Wanted("UP_00", 3, 9),
+            ReadQuestion("UP_00", 1, 2),
+            ReadQuestion("UP_01", 1, 9),
+            ReadQuestion("UP_00", 9, 9),
+            ReadQuestion("UP_00", 3, 9),
         ]
         first, absent, beyond, last = await read_many(up.client, wanted)
         assert isinstance(first, list)

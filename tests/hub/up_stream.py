@@ -17,10 +17,10 @@ from backhaul_hub.nats.stream_reader import read_many
 from backhaul_hub.uplink.device_words import WordBook
 from backhaul_hub.uplink.device_words_store import restore
 from backhaul_hub.uplink.dictionaries import Dictionaries
-from backhaul_hub.uplink.intake import Intake
+from backhaul_hub.uplink.intake import UplinkIntake
 from backhaul_hub.uplink.lane_rows import read_lanes
 from backhaul_hub.uplink.reader import UplinkReader
-from backhaul_hub.uplink.turns import ReadMany, Turns
+from backhaul_hub.uplink.turns import ReadMany, UplinkTurns
 from tests.support.hub_sync import FakeClock
 from tests.support.rig import patient
 from tests.support.waiting import until
@@ -132,13 +132,13 @@ class Up:
             await restore(self.registry, words)
             self.dictionaries = Dictionaries(self.api, self.registry, self.clock)
             await self.dictionaries.begin()
-            intake = Intake(
+            intake = UplinkIntake(
                 *(self.continuity, self.registry, self.dictionaries),
                 words=words,
                 unreadable=self.unreadable.append,
             )
             self.reader = UplinkReader(STREAM, client, self.api, intake)
-            turns = Turns(client, intake, [self.reader], read_many=self.read_many)
+            turns = UplinkTurns(client, intake, [self.reader], read_many=self.read_many)
             task = asyncio.create_task(turns.run())
             try:
                 yield self.reader

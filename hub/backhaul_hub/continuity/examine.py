@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from backhaul_codec import CodecError, Value, hash_of, peek
 from backhaul_codec.kinds import DICTIONARY
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 LAYOUT_BYTES_MAX = 8 * 1024
 """Of a body whose layout is kept for those who read it next: a batch of them has to fit the memory,
 and a layout takes up to some twenty times as much."""
+
+Find: TypeAlias = Callable[[str, bytes], bytes | None]
+"""Gives a device's dictionary of a digest, None where it is not here."""
 
 SEQ_MAX = (1 << 62) - 1
 """As in what vehicles say of their lanes: no ledger comes so far, and hub.db takes no larger numbers than twice that."""

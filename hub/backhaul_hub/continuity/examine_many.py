@@ -1,12 +1,12 @@
-"""Examining many messages of UP at once: what `examine` says of each, at a fraction of its cost.
+"""Examining many messages of UP at once, with the results of `examine` at a fraction of its cost.
 
-Small frames and bundles are proven together by numpy (codec/bulk). All others, and whatever is odd about
-one, are left to `examine`: it alone says what is garbage, and why. Pure.
+numpy proves small frames and bundles together (codec/bulk). All other messages, and odd ones among those,
+are left to `examine`: it alone judges garbage. Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ from backhaul_codec.wire.expansion import ROW_BYTES, Expansion
 from backhaul_hub.continuity.examine import (
     SEQ_MAX,
     Examined,
+    Find,
     FrameNewest,
     UnreadableError,
     examine,
@@ -38,8 +39,6 @@ _BODY_BYTES_MAX = 8 << 10
 _TOGETHER_BYTES_MAX = 1 << 20
 """Of bodies."""
 
-Find = Callable[[str, bytes], bytes | None]
-
 
 def examine_many(
     messages: Sequence[tuple[str, bytes]],
@@ -47,7 +46,7 @@ def examine_many(
     *,
     together_min: int = FEWEST,
 ) -> Iterator[Examined | UnreadableError]:
-    """Yield of each message (subject, body) what `examine` returns or raises.
+    """Yield the result of `examine` for each message (subject, body), or its error.
 
     `together_min`: of fewer frames each is examined alone. It changes the time that it takes, and
     nothing else.
@@ -116,7 +115,7 @@ def _parts(messages: Sequence[_Read]) -> Iterator[Sequence[_Read]]:
 
 
 def _examined(some: Sequence[_Read], columns: Columns) -> Iterator[tuple[int, Examined]]:
-    """Yield the index of each of the frames whose columns these are, and what is said in it."""
+    """Yield for each frame of these columns its index and its contents."""
     rows = newest_rows(columns)
     stamps = zip(
         *(each.tolist() for each in (columns.message, columns.epoch, columns.seq, columns.clock)),

@@ -18,11 +18,11 @@ from backhaul_hub.control.sync_shell import SyncShell
 from backhaul_hub.lane_names import DOWN
 from backhaul_hub.nats.stream_reader import StoredReader
 from backhaul_hub.shards import shard_of, up_name
-from backhaul_hub.uplink.intake import Intake
+from backhaul_hub.uplink.intake import UplinkIntake
 from backhaul_hub.uplink.notify import Teller
 from backhaul_hub.uplink.reader import UplinkReader
 from backhaul_hub.uplink.standing_requests import standing_requests
-from backhaul_hub.uplink.turns import Turns
+from backhaul_hub.uplink.turns import UplinkTurns
 
 log = structlog.get_logger(__name__)
 
@@ -44,7 +44,7 @@ class Reading(Subsystem):
         """Make readers and tellers."""
         ground, fleet, gate = self._ground, self._fleet, self._gate
         consumers = [*self._sync.consumers, self._commands, gate.rotations]
-        intake = Intake(
+        intake = UplinkIntake(
             *(fleet.continuity, ground.registry, self._dictionaries.book, consumers, fleet.words),
             *(gate.guard.unreadable, gate.guard.expanded),
         )
@@ -52,7 +52,7 @@ class Reading(Subsystem):
             UplinkReader(up_name(shard), ground.client, ground.api, intake)
             for shard in range(ground.config.fleet.shards)
         )
-        self.turns = Turns(ground.client, intake, self.readers)
+        self.turns = UplinkTurns(ground.client, intake, self.readers)
         active, leafs = fleet.devices.active, gate.leafs
         self.teller = Teller(
             *(ground.api, fleet.continuity, ground.clock),

@@ -42,7 +42,7 @@ class Stored(NamedTuple):
     """When the stream took it in; ns since the Unix epoch."""
 
 
-class Wanted(NamedTuple):
+class ReadQuestion(NamedTuple):
     """A question for messages: up to `messages_max` of a stream, from `seq` on; on subjects that fit `subject`."""
 
     stream: str
@@ -75,7 +75,7 @@ class StoredReader:
         Raises:
             HubError: the stream or the server is not there, or a batch came in pieces.
         """
-        wanted = Wanted(self._stream, seq, messages_max, subject)
+        wanted = ReadQuestion(self._stream, seq, messages_max, subject)
         [found] = await read_many(self._client, [wanted], timeout_s=self._timeout_s)
         if isinstance(found, HubError):
             raise found
@@ -83,9 +83,9 @@ class StoredReader:
 
 
 async def read_many(
-    client: Client, wanted: Sequence[Wanted], *, timeout_s: float = 5.0
+    client: Client, wanted: Sequence[ReadQuestion], *, timeout_s: float = 5.0
 ) -> list[list[Stored] | HubError]:
-    """Return the messages of each question, as `StoredReader.read`, or what that would raise.
+    """Return the messages of each question, as `StoredReader.read`, or its error.
 
     All are asked at once, and answered in one subscription: the server remembers the answers of one that
     stays, so it ends with them.
@@ -140,7 +140,7 @@ class _Answer:
         self.over = False
 
     def result(self, timeout_s: float) -> list[Stored] | HubError:
-        """Return what came, or why it cannot be believed."""
+        """Return the messages, or the reason to believe none."""
         if not self.over:
             return HubError(f"{self._stream}: no answer in {timeout_s:g} s")
         return self.found if self._error is None else self._error

@@ -1,4 +1,4 @@
-"""The intake of all shards of UP: what readers share, and how their messages are examined and stored."""
+"""The intake of all shards of UP: it examines the messages of their readers, tells consumers, and stores the turn."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import TypeAlias
 import structlog
 
 from backhaul_codec.wire.expansion import Expansion
-from backhaul_hub.continuity.examine import Examined, UnreadableError
-from backhaul_hub.continuity.examine_many import Find, examine_many
+from backhaul_hub.continuity.examine import Examined, Find, UnreadableError
 from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.store import Registry
@@ -30,8 +29,8 @@ Said: TypeAlias = Examined | UnreadableError
 ExamineMany: TypeAlias = Callable[[Sequence[tuple[str, bytes]], Find], Iterable[Said]]
 
 
-class Intake:
-    """Takes in what readers of UP have read.
+class UplinkIntake:
+    """Takes in the messages of all readers of UP.
 
     Args:
         dictionaries: what messages are packed against.
@@ -40,7 +39,7 @@ class Intake:
         unreadable: told of the device that has sent an unreadable message.
         expanded: told of each other message: its device, what it comes to, its bytes, and when it was
             stored (ns).
-        examine: `examine_many`, or what comes to the same.
+        examine: other than `examine_many`, with the same results.
     """
 
     def __init__(
@@ -53,7 +52,7 @@ class Intake:
         unreadable: Callable[[str], None] = lambda _: None,
         expanded: Callable[[str, Expansion, int, int], None] = lambda *_: None,
         *,
-        examine: ExamineMany = examine_many,
+        examine: ExamineMany | None = None,
     ) -> None:
         self.continuity = continuity
         self.registry = registry
@@ -62,10 +61,15 @@ class Intake:
         self.unreadable = unreadable
         self._consumers = (dictionaries, *consumers)
         self._expanded = expanded
+        if examine is None:
+            # Here: it loads numpy, which command lines do without.
+            from backhaul_hub.continuity.examine_many import examine_many
+
+            examine = examine_many
         self._examine = examine
 
     async def examine(self, messages: Sequence[Stored]) -> list[Said]:
-        """Return what is said in each of these messages, whose dictionaries are at hand."""
+        """Return the contents of each of these messages; their dictionaries are at hand (`prepare`)."""
         examined: list[Said] = []
         points = 0
         pairs = [(message.subject, message.body) for message in messages]

@@ -27,13 +27,13 @@ from backhaul_hub.continuity.repeats import Run, forks_from
 from backhaul_hub.db.change import RowChange
 from backhaul_hub.errors import HubError
 from backhaul_hub.nats.jetstream import JetStreamApi, Json
-from backhaul_hub.nats.stream_reader import Stored, StoredReader, Wanted
+from backhaul_hub.nats.stream_reader import ReadQuestion, Stored, StoredReader
 from backhaul_hub.uplink.audit import Audit, AuditFindings, require_gone
 from backhaul_hub.uplink.block_store import BlockStore
 from backhaul_hub.uplink.dictionaries import parts, refers_to
 from backhaul_hub.uplink.dictionary_bounds import DictionaryKey
 from backhaul_hub.uplink.hashes import MessageHashes
-from backhaul_hub.uplink.intake import Intake, Said
+from backhaul_hub.uplink.intake import Said, UplinkIntake
 from backhaul_hub.uplink.lane_rows import ReadPosition, read_position
 from backhaul_hub.uplink.quarantine import set_aside
 from backhaul_runtime.trouble import Trouble
@@ -53,7 +53,9 @@ class UplinkReader:
         intake: takes in what it has read; one for all readers.
     """
 
-    def __init__(self, stream: str, client: Client, api: JetStreamApi, intake: Intake) -> None:
+    def __init__(
+        self, stream: str, client: Client, api: JetStreamApi, intake: UplinkIntake
+    ) -> None:
         self.stream = stream
         self.position = ReadPosition()
         self.caught_up = False
@@ -110,9 +112,9 @@ class UplinkReader:
         """Take in the stream's state: a loss while nothing came is noticed so."""
         self.look_due = self.look_due or self._audit.differs(info, self.position)
 
-    def wanted(self, messages_max: int) -> Wanted:
+    def wanted(self, messages_max: int) -> ReadQuestion:
         """Return the question for the next messages, behind the last one that was read."""
-        return Wanted(self.stream, self._next(), messages_max + 1)
+        return ReadQuestion(self.stream, self._next(), messages_max + 1)
 
     async def accept(self, answer: list[Stored] | HubError) -> list[Stored]:
         """Return the next messages of an answer; none at the end, and none where a look has become due.

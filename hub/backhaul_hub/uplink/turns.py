@@ -14,9 +14,9 @@ from nats.aio.client import Client
 
 from backhaul_hub.db.change import RowChange
 from backhaul_hub.errors import HubError
-from backhaul_hub.nats.stream_reader import Stored, Wanted, read_many
+from backhaul_hub.nats.stream_reader import ReadQuestion, Stored, read_many
 from backhaul_hub.uplink.dictionaries import parts
-from backhaul_hub.uplink.intake import Intake
+from backhaul_hub.uplink.intake import UplinkIntake
 from backhaul_hub.uplink.reader import TROUBLES, UplinkReader
 
 TURN_MESSAGES = 4096
@@ -25,10 +25,10 @@ SHARD_MESSAGES_MAX = 512
 _SHARD_MESSAGES_MIN = 32
 _TURN_S = 0.1
 
-ReadMany = Callable[[Client, Sequence[Wanted]], Awaitable[list[list[Stored] | HubError]]]
+ReadMany = Callable[[Client, Sequence[ReadQuestion]], Awaitable[list[list[Stored] | HubError]]]
 
 
-class Turns:
+class UplinkTurns:
     """Reads all streams of UP from where hub.db says, for ever.
 
     Args:
@@ -42,7 +42,7 @@ class Turns:
     def __init__(
         self,
         client: Client,
-        intake: Intake,
+        intake: UplinkIntake,
         readers: Sequence[UplinkReader],
         *,
         read_many: ReadMany = read_many,
@@ -119,7 +119,7 @@ class Turns:
         return [reader for reader in self._readers if reader not in self._recovering]
 
 
-async def take(intake: Intake, some: Sequence[tuple[UplinkReader, Stored]]) -> None:
+async def take(intake: UplinkIntake, some: Sequence[tuple[UplinkReader, Stored]]) -> None:
     """Set garbage aside, count the rest, and store both with the new positions.
 
     `some`: messages, those of one reader in their order; of a reader that is in trouble none is taken.
