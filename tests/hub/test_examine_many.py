@@ -13,7 +13,7 @@ from backhaul_codec.bulk import small_frames
 from backhaul_codec.points import JSON, SeriesName
 from backhaul_codec.state.newest import newest_in, newest_time
 from backhaul_codec.subjects import encode_token
-from backhaul_codec.wire.dictionaries import digest_of, pack_with
+from backhaul_codec.wire.dictionaries import digest_of, is_packed, pack_with
 from backhaul_codec.wire.envelope import chain, restamp, unseal
 from backhaul_hub.continuity import examine_many as examine_many_module
 from backhaul_hub.continuity.examine import Examined, UnreadableError, examine
@@ -27,7 +27,23 @@ if TYPE_CHECKING:
     from backhaul_codec import Value
 
 NOON = 1_700_000_000_000_000_000
-DICTIONARY = bytes(range(256)) * 4
+FRAME = [
+    Point("car", "soc", NOON, 81.25),
+    Point("car", "count", NOON, 2**63 + 7),
+    Point("car", "soc", NOON + 10**9, 81.5),
+    Point("car", "volts", NOON + 10**9, 1.0000001192092896, key="cell 7"),
+    Point("car", "amps", NOON + 10**9, 0.1 + 0.2),
+    Point("car", "gear", NOON + 2 * 10**9, -3),
+]
+OTHER = [Point("car", f"t{at % 3}", at, at / 8, key="k" * (at % 2)) for at in range(20)]
+DICTIONARY = b"".join(
+    unseal(each)[1]
+    for each in (
+        encode_frame(OTHER, epoch=1, seq=1),
+        encode_bundle(FRAME, epoch=1, seq=1),
+        encode_frame(FRAME, epoch=1, seq=1),
+    )
+)
 KNOWN = {("VID-001", digest_of(DICTIONARY)): DICTIONARY}
 DEVICES = ["VID-001", "VID-002", "-", "VID.1"]
 EVENT = Point("agent", "mark", NOON, Opaque(JSON, b'{"lanes": {"bulk": 3}, "why": "hour"}'))
@@ -123,16 +139,6 @@ def exact(row: tuple[SeriesName, int, Value]) -> tuple[SeriesName, int, str, str
     return series, time, type(value).__name__, shown
 
 
-FRAME = [
-    Point("car", "soc", NOON, 81.25),
-    Point("car", "count", NOON, 2**63 + 7),
-    Point("car", "soc", NOON + 10**9, 81.5),
-    Point("car", "volts", NOON + 10**9, 1.0000001192092896, key="cell 7"),
-    Point("car", "amps", NOON + 10**9, 0.1 + 0.2),
-    Point("car", "gear", NOON + 2 * 10**9, -3),
-]
-
-
 @pytest.mark.parametrize("packed", [False, True])
 def test_good_frames_and_bundles_are_taken_together(packed: bool) -> None:
     some = [
@@ -150,9 +156,11 @@ def test_good_frames_and_bundles_are_taken_together(packed: bool) -> None:
             (f"up.VID-001.{each.split('.', 2)[2]}", pack_with(body, DICTIONARY))
             for each, body in some
         ]
-    for said in examine_many(some, find, together_min=1):
+    assert [is_packed(body) for _, body in some] == [packed] * 4
+    for said, message in zip(examine_many(some, find, together_min=1), some, strict=True):
         assert isinstance(said, Examined)
         assert said.newest is not None
+        assert words(said) == alone(message)
         assert {name.type: value for name, _, value in said.newest.each()} == {
             "soc": 81.5, "count": 2**63 + 7, "volts": 1.0000001192092896, "amps": 0.1 + 0.2, "gear": -3,
         }  # fmt: skip

@@ -121,6 +121,26 @@ async def test_dictionaries_that_one_shard_cannot_have_keep_no_other_from_being_
         assert up.continuity.lanes[LaneKey("VID-0", "bulk", 7)].repeats == 0
 
 
+async def test_garbage_that_cannot_be_set_aside_keeps_no_other_shard_from_being_read(
+    nats_server: NatsServer, tmp_path: Path
+) -> None:
+    async with shards(nats_server, tmp_path, 2) as up:
+        for number in (0, 1):
+            await up.create(number)
+        await up.api.publish("up.VID-0.f.battery", b"garbage")
+        await up.frames(1, 1)
+        some = []
+        for reader in up.readers:
+            reader.look_due = False
+            found = await read_many(up.client, [reader.wanted(9)])
+            assert isinstance(found[0], list)
+            some += [(reader, message) for message in found[0]]
+        await take(up.intake, some)  # there is no QUARANTINE
+        assert up.held(1) == [(1, 1)]
+        assert [reader.position.seq for reader in up.readers] == [0, 1]
+        assert [reader.look_due for reader in up.readers] == [True, False]
+
+
 async def test_a_turn_of_several_shards_is_one_transaction(
     nats_server: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
