@@ -48,6 +48,14 @@ class Point:
     origin: str = ""
 
 
+class SeriesName(NamedTuple):
+    """Name a series within its device."""
+
+    node: str
+    type: str
+    key: str
+
+
 class Kind(IntEnum):
     """The kind of an envelope's body."""
 

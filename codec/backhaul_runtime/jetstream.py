@@ -6,6 +6,7 @@ Requests and answers stay dictionaries: nats-py's typed configurations do not kn
 from __future__ import annotations
 
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -67,5 +68,9 @@ def covers(current: Any, wanted: Any) -> bool:
 def stamp_ns(text: str) -> int:
     """Convert the server's time stamp (RFC 3339, up to nine decimals) to ns since the epoch."""
     whole, _, fraction = text.removesuffix("Z").partition(".")
-    seconds = int(datetime.fromisoformat(whole + "+00:00").timestamp())
-    return seconds * 1_000_000_000 + int(fraction.ljust(9, "0"))
+    return _whole_s(whole) * 1_000_000_000 + int(fraction.ljust(9, "0"))
+
+
+@lru_cache(1024)
+def _whole_s(text: str) -> int:
+    return int(datetime.fromisoformat(text + "+00:00").timestamp())

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from nats.aio.client import Client, Srv
@@ -38,8 +39,32 @@ async def _wait_closed(self: TcpTransport) -> None:
 TcpTransport.wait_closed = _wait_closed  # type: ignore[method-assign]
 
 
+RawMessage = Callable[[bytes, bytes, bytes], Awaitable[None]]
+"""Takes a message as it came: subject, header block (empty where there is none), body."""
+
+
 class PatchedClient(Client):
     """Delivers every message: text that is no UTF-8 with U+FFFD in it, which no name of ours has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._raw: dict[int, RawMessage] = {}
+
+    @contextlib.asynccontextmanager
+    async def raw(self, subject: str, hear: RawMessage) -> AsyncIterator[None]:
+        """Have each message on a subject handed on as it comes, and nothing read of it.
+
+        For whoever reads thousands: nats-py takes 40 us for the headers of one and for its way through a
+        queue and a task. `hear` is called in the connection's own task: it must not wait for an answer.
+        """
+        subscription = await self.subscribe(subject)
+        self._raw[subscription._id] = hear
+        try:
+            yield
+        finally:
+            del self._raw[subscription._id]
+            if not self.is_closed:
+                await subscription.unsubscribe()
 
     async def connect(self, *args: Any, **options: Any) -> None:
         """Connect as nats-py does; leave nothing open where that fails or is cut short."""
@@ -71,10 +96,25 @@ class PatchedClient(Client):
         if self._transport:
             self._transport.close()  # type: ignore[no-untyped-call]
 
+    async def _process_msg(
+        self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes
+    ) -> None:
+        hear = self._raw.get(sid)
+        if hear is None:
+            await super()._process_msg(sid, subject, reply, data, headers)
+            return
+        self.stats["in_msgs"] += 1
+        self.stats["in_bytes"] += len(data)
+        await hear(subject, headers or b"", data)
+
     def _build_message(
         self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: dict[str, str] | None
     ) -> Any:
         return self.msg_class(self, _text(subject), _text(reply), data, headers, _sid=sid)
+
+    async def read_headers(self, headers: bytes) -> dict[str, str]:
+        """Return the headers of a block, as those of a message; `Status` and `Description` of its first line."""
+        return await self._process_headers(headers) or {}
 
     async def _process_headers(self, headers: bytes | None) -> dict[str, str] | None:
         if not headers:

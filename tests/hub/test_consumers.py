@@ -15,7 +15,9 @@ from backhaul_hub.db.devices import read_devices
 from backhaul_hub.db.store import Registry
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.uplink.dictionaries import Dictionaries
+from backhaul_hub.uplink.intake import UplinkIntake
 from backhaul_hub.uplink.reader import UplinkReader
+from backhaul_hub.uplink.turns import UplinkTurns
 from tests.support.hub_sync import FakeClock
 from tests.support.rig import patient
 from tests.support.waiting import until
@@ -68,13 +70,13 @@ async def test_a_consumer_hears_of_good_messages_and_its_rows_are_stored(
         await api.publish("up.VID-002.f.battery", b"garbage")
         recorder, unreadable = Recorder(), list[str]()
         expanded: list[tuple[str, Expansion, int, int]] = []
-        reader = UplinkReader(
-            *("UP_00", client, api, Continuity(), registry),
-            *(Dictionaries(api, registry, FakeClock()), [recorder]),
+        intake = UplinkIntake(
+            *(Continuity(), registry, Dictionaries(api, registry, FakeClock()), [recorder]),
             unreadable=unreadable.append,
             expanded=lambda *said: expanded.append(said),
         )
-        task = asyncio.create_task(reader.run())
+        reader = UplinkReader("UP_00", client, api, intake)
+        task = asyncio.create_task(UplinkTurns(client, intake, [reader]).run())
         await until(lambda: reader.position.seq == 4 and recorder.stored_told == 3)
         task.cancel()
         await asyncio.wait([task])

@@ -14,7 +14,7 @@ from backhaul_hub.continuity.former_epochs import EPOCHS_MAX, FormerEpochs
 from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.errors import HubError
 from backhaul_hub.uplink.notify import Teller
-from tests.hub.told_hub import KEY, Hub
+from tests.hub.told_hub import KEY, Hub, OneByOne
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
@@ -85,8 +85,8 @@ async def test_they_are_written_to_down_once_all_is_read_and_again_where_that_is
 ) -> None:
     hub, told, troubles = two_epochs(), list[tuple[str, object]](), [True, False]
 
-    class Down:
-        async def publish(self, subject: str, body: bytes) -> None:
+    class Down(OneByOne):
+        def hear(self, subject: str, body: bytes) -> None:
             if "s.held" in subject:
                 if troubles.pop(0):
                     raise HubError("not now")
@@ -94,7 +94,7 @@ async def test_they_are_written_to_down_once_all_is_read_and_again_where_that_is
                 told.append((subject, json.loads(body)))
 
     hub.settled = False
-    hub.teller._api = Down()  # type: ignore[assignment]
+    hub.teller._api = Down()
     telling = asyncio.create_task(hub.teller.tell_watermarks(0.0))
     try:
         await until(lambda: LATER in hub.teller._told)

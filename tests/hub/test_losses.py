@@ -6,15 +6,23 @@ comes to.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
-from backhaul_hub.errors import RegistryError
+from backhaul_hub.errors import HubError, RegistryError
+from backhaul_hub.nats import stream_reader
 from backhaul_hub.nats.jetstream import JetStreamApi
-from backhaul_hub.nats.stream_reader import Stored, StoredReader
+from backhaul_hub.nats.stream_reader import ReadQuestion, Stored, read_many
 from tests.support.rig import patient
 from tests.support.waiting import until
 
 from .up_stream import LANE, STREAM, Up
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nats.aio.client import Client
 
 pytestmark = [pytest.mark.nats]
 
@@ -207,39 +215,44 @@ async def test_the_watermark_never_stands_above_what_is_there(up: Up) -> None:
         assert LANE in up.continuity.lanes
 
 
-class Behind(StoredReader):
+class Behind:
     """A server of a cluster that has not got everything: up to `last`, without `lacks`."""
 
-    last = 20
-    lacks = 0
-    asked = 0
+    def __init__(self, up: Up, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.last = 20
+        self.lacks = 0
+        self.asked = 0
+        up.read_many = self._read_many
+        monkeypatch.setattr(stream_reader, "read_many", self._read_many)
 
-    async def read(self, seq: int, messages_max: int, *, subject: str = "") -> list[Stored]:
-        Behind.asked += 1
-        found = await super().read(seq, messages_max, subject=subject)
-        return [each for each in found if each.seq <= self.last and each.seq != self.lacks]
+    async def _read_many(
+        self, client: Client, wanted: Sequence[ReadQuestion], **options: float
+    ) -> list[list[Stored] | HubError]:
+        self.asked += 1
+        [found] = await read_many(client, wanted, **options)
+        assert not isinstance(found, HubError)
+        return [[each for each in found if each.seq <= self.last and each.seq != self.lacks]]
 
 
 async def test_what_a_server_that_lags_behind_does_not_have_is_not_taken_for_lost(
     up: Up, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def asked_again() -> None:
-        seen = Behind.asked
-        await until(lambda: Behind.asked > seen + 2, "asked three times more")
+        seen = behind.asked
+        await until(lambda: behind.asked > seen + 2, "asked three times more")
 
-    monkeypatch.setattr("backhaul_hub.uplink.reader.StoredReader", Behind)
+    behind = Behind(up, monkeypatch)
     async with up.reading() as reader:
         await up.settles((1, 20))
-        monkeypatch.setattr(Behind, "last", 10)
+        behind.last = 10
         # Seen all at once: up to 24 nothing would be missing.
         await up.frames(*range(21, 31))
         for last, lacks in ((10, 0), (30, 25)):
-            monkeypatch.setattr(Behind, "last", last)
-            monkeypatch.setattr(Behind, "lacks", lacks)
+            behind.last, behind.lacks = last, lacks
             await asked_again()
             assert reader.position.seq == 20
             assert up.state().lost == 0
-        monkeypatch.setattr(Behind, "lacks", 0)
+        behind.lacks = 0
         await up.settles((1, 30))
         assert (up.state().messages, up.state().repeats) == (30, 0)
 
@@ -247,15 +260,15 @@ async def test_what_a_server_that_lags_behind_does_not_have_is_not_taken_for_los
 async def test_what_a_lagging_server_leaves_out_of_a_thinned_stream_is_not_taken_for_lost(
     up: Up, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("backhaul_hub.uplink.reader.StoredReader", Behind)
+    behind = Behind(up, monkeypatch)
     async with up.reading():
         await up.settles((1, 20))
-        monkeypatch.setattr(Behind, "last", 10)
+        behind.last = 10
         await up.api.request(f"STREAM.PURGE.{STREAM}", {"seq": 5})
         await up.poll()
-        seen = Behind.asked
-        await until(lambda: Behind.asked > seen + 1, "asked again")
-        monkeypatch.setattr(Behind, "last", 20)
+        seen = behind.asked
+        await until(lambda: behind.asked > seen + 1, "asked again")
+        behind.last = 20
         await up.settles((5, 20))
         assert up.state().lost == 4
         assert up.state().repeats == 0

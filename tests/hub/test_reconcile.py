@@ -220,8 +220,9 @@ async def test_headers_that_a_device_forges_change_nothing(client: Client) -> No
     await reconcile(api, STREAM | {"allow_direct": True, "max_age": 0})
     forged = {
         "Status": "204",
-        "Nats-Sequence": "77",
+        "Nats-Stream": "T",
         "Nats-Subject": "up.VID-002.f.battery",
+        "Nats-Sequence": "77",
         "Nats-Time-Stamp": "1999-01-01T00:00:00Z",
         "Nats-Last-Sequence": "9",
         "Description": "EOB",

@@ -12,7 +12,9 @@ from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.db.store import Registry
 from backhaul_hub.nats.stream_reader import Stored
 from backhaul_hub.uplink.dictionaries import Dictionaries
+from backhaul_hub.uplink.intake import UplinkIntake
 from backhaul_hub.uplink.reader import UplinkReader
+from backhaul_hub.uplink.turns import take
 from tests.support.hub_sync import FakeClock
 from tests.support.waiting import until
 
@@ -45,7 +47,9 @@ class Shard:
     def __init__(self, number: int, continuity: Continuity, registry: Registry, *own: str) -> None:
         none = cast("Client", None), cast("JetStreamApi", None)
         dictionaries = Dictionaries(none[1], registry, FakeClock())
-        self.reader = UplinkReader(f"UP_0{number}", *none, continuity, registry, dictionaries)
+        self.intake = UplinkIntake(continuity, registry, dictionaries)
+        self.reader = UplinkReader(f"UP_0{number}", *none, self.intake)
+        self.reader.look_due = False
         self.looking = Looking(*own)
         self.reader.hashes = cast("MessageHashes", self.looking)
         self._stored = 0
@@ -57,7 +61,7 @@ class Shard:
             self._stored += 1
             body = encode_frame([Point("battery", "soc", seq, 81.5)], epoch=7, seq=seq)
             found.append(Stored(self._stored, f"up.{device}.f.battery", body, self._stored))
-        await self.reader._take(found)
+        await take(self.intake, [(self.reader, message) for message in found])
 
 
 def fork_of(continuity: Continuity, device: str) -> Fork:

@@ -14,11 +14,13 @@ from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.errors import HubError
 from backhaul_hub.uplink.notify import Teller
 from backhaul_hub.uplink.standing_requests import StandingRequest
-from tests.hub.told_hub import KEY, Hub
+from tests.hub.told_hub import KEY, Hub, OneByOne
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from backhaul_hub.continuity.lane_state import LaneState
 
 
 def test_a_watermark_is_told_when_it_has_risen_or_has_truly_sunk() -> None:
@@ -61,8 +63,8 @@ async def test_what_is_to_be_told_again_while_it_is_told_is_told_again(
 ) -> None:
     hub, told = Hub(1, 2), []
 
-    class Down:
-        async def publish(self, subject: str, body: bytes) -> None:
+    class Down(OneByOne):
+        def hear(self, subject: str, body: bytes) -> None:
             assert subject == "in.VID-001.s.watermark.bulk"
             told.append(json.loads(body)["seq"])
             if len(told) == 1:
@@ -77,8 +79,8 @@ async def test_what_could_not_be_told_is_as_untold_as_before() -> None:
     hub.tell()
     hub.continuity.arrived(KEY, 3, 10, 1)
 
-    class Down:
-        async def publish(self, subject: str, body: bytes) -> None:
+    class Down(OneByOne):
+        def hear(self, subject: str, body: bytes) -> None:
             told.append(json.loads(body)["seq"])
             if len(told) == 1:
                 hub.settled = False
@@ -91,11 +93,37 @@ async def test_what_could_not_be_told_is_as_untold_as_before() -> None:
     assert hub.tell() == {KEY: 1}
 
 
+def test_of_a_device_of_which_nothing_is_new_nobody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    hub, asked = Hub(1, 2), list[str]()
+    current = hub.continuity.current
+
+    def ask(device: str) -> dict[str, tuple[int, LaneState]]:
+        asked.append(device)
+        return current(device)
+
+    monkeypatch.setattr(hub.continuity, "current", ask)
+    assert hub.tell() == {KEY: 2}
+    asked.clear()
+    assert hub.tell() == {}
+    assert asked == []
+    hub.continuity.end("VID-001", KEY.epoch)  # which touches no lane
+    assert hub.tell() == {}
+    assert asked == ["VID-001"]
+
+
+def test_a_device_that_may_connect_again_is_told_what_it_missed() -> None:
+    hub = Hub(1, 2)
+    hub.teller.devices = list
+    assert hub.tell() == {}
+    hub.teller.devices = lambda: ["VID-001"]
+    assert hub.tell() == {KEY: 2}
+
+
 async def test_what_cannot_be_told_is_logged_once_for_each_trouble() -> None:
     hub, troubles = Hub(1, 2), ["no leader", "no leader", "", "no leader", "no leader", "no disk"]
 
-    class Down:
-        async def publish(self, subject: str, body: bytes) -> None:
+    class Down(OneByOne):
+        def hear(self, subject: str, body: bytes) -> None:
             trouble = troubles.pop(0) if len(troubles) > 1 else troubles[0]
             if trouble:
                 raise HubError(trouble)
@@ -122,12 +150,12 @@ async def test_a_request_names_the_machine_that_may_give_up_and_is_made_anew_for
     hub, asked = Hub(1, 3), []
     machine: list[str | None] = [None]
 
-    class Down:
-        async def publish(self, subject: str, body: bytes) -> None:
+    class Down(OneByOne):
+        def hear(self, subject: str, body: bytes) -> None:
             assert subject == "in.VID-001.s.resend.bulk"
             asked.append(json.loads(body))
 
-    hub.teller._api = Down()  # type: ignore[assignment]
+    hub.teller._api = Down()
     hub.teller.answerer = lambda device: machine[0]
     await hub.teller._ask("VID-001", "bulk", 7, ((2, 2),))
     machine[0] = "a1"
@@ -147,11 +175,11 @@ async def test_a_request_of_an_earlier_control_plane_is_made_anew_for_another_ma
     hub.requests = {("VID-001", "bulk"): StandingRequest(7, ((2, 2),), "a1")}
     machine = "a1"
 
-    class Down:
-        async def publish(self, subject: str, body: bytes) -> None:
+    class Down(OneByOne):
+        def hear(self, subject: str, body: bytes) -> None:
             asked.append((subject, json.loads(body)))
 
-    hub.teller._api = Down()  # type: ignore[assignment]
+    hub.teller._api = Down()
     hub.teller.answerer = lambda device: machine
     await asks_until(hub, lambda: bool(hub.teller._asked))
     assert asked == []

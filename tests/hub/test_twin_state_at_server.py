@@ -51,7 +51,7 @@ class Twin:
         self.client = client
         self.readings = Readings(self.clock, FutureRule(5.0), listening=True)
         self.publisher = StatePublisher(
-            config, self.clock, client, JetStreamApi(client), self.hub.core, self.readings
+            config, self.clock, JetStreamApi(client), self.hub.core, self.readings
         )
         self.seq = 0
 

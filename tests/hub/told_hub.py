@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.continuity.lane_key import LaneKey
+from backhaul_hub.nats.jetstream import JetStreamApi, Json
 from backhaul_hub.uplink.notify import Teller
 from tests.support.hub_sync import FakeClock
 
@@ -14,6 +15,22 @@ if TYPE_CHECKING:
     from backhaul_hub.uplink.standing_requests import StandingRequest
 
 KEY = LaneKey("VID-001", "bulk", 7)
+
+
+class OneByOne(JetStreamApi):
+    """Stands for DOWN: `hear` takes each message, or raises what the server would answer."""
+
+    def __init__(self) -> None:
+        super().__init__(None)  # type: ignore[arg-type]
+
+    async def publish(
+        self, subject: str, payload: bytes, headers: dict[str, str] | None = None
+    ) -> Json:
+        self.hear(subject, payload)
+        return {}
+
+    def hear(self, subject: str, body: bytes) -> None:
+        raise NotImplementedError
 
 
 class Hub:

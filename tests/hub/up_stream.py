@@ -13,11 +13,14 @@ from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.db.store import Registry
 from backhaul_hub.nats.jetstream import JetStreamApi
+from backhaul_hub.nats.stream_reader import read_many
 from backhaul_hub.uplink.device_words import WordBook
 from backhaul_hub.uplink.device_words_store import restore
 from backhaul_hub.uplink.dictionaries import Dictionaries
+from backhaul_hub.uplink.intake import UplinkIntake
 from backhaul_hub.uplink.lane_rows import read_lanes
 from backhaul_hub.uplink.reader import UplinkReader
+from backhaul_hub.uplink.turns import ReadMany, UplinkTurns
 from tests.support.hub_sync import FakeClock
 from tests.support.rig import patient
 from tests.support.waiting import until
@@ -48,6 +51,7 @@ class Up:
         self.clock = FakeClock()
         self.unreadable: list[str] = []
         """Devices of messages that count as garbage."""
+        self.read_many: ReadMany = read_many
 
     async def create(self, **config: object) -> None:
         await self.api.request(
@@ -128,12 +132,14 @@ class Up:
             await restore(self.registry, words)
             self.dictionaries = Dictionaries(self.api, self.registry, self.clock)
             await self.dictionaries.begin()
-            self.reader = UplinkReader(
-                *(STREAM, client, self.api, self.continuity, self.registry, self.dictionaries),
+            intake = UplinkIntake(
+                *(self.continuity, self.registry, self.dictionaries),
                 words=words,
                 unreadable=self.unreadable.append,
             )
-            task = asyncio.create_task(self.reader.run())
+            self.reader = UplinkReader(STREAM, client, self.api, intake)
+            turns = UplinkTurns(client, intake, [self.reader], read_many=self.read_many)
+            task = asyncio.create_task(turns.run())
             try:
                 yield self.reader
             finally:

@@ -302,8 +302,8 @@ MUTANTS = (
         "former-untold",
         "a vehicle is told of its current epoch alone",
         "hub/backhaul_hub/uplink/notify.py",
-        "former = self._former.untold(self.devices()) if self.settled() else {}",
-        "former: dict[Place, Held] = {}",
+        "await self._tell_former(self._untold_of_former())",
+        "pass",
         named(
             "tests/hub/test_former.py",
             "test_they_are_written_to_down_once_all_is_read_and_again_where_that_is_needed",

@@ -6,11 +6,12 @@ its lane's chain is that of the bytes as they came.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from backhaul_codec import CodecError, hash_of, peek
+from backhaul_codec import CodecError, Value, hash_of, peek
 from backhaul_codec.kinds import DICTIONARY
 from backhaul_codec.points import Header
 from backhaul_codec.protocol.words import Word, WordError, read_word
@@ -23,9 +24,16 @@ from backhaul_codec.wire.messages import frame_layout
 from backhaul_codec.wire.placed import prove_placed
 from backhaul_hub.continuity.lane_key import LaneKey
 
+if TYPE_CHECKING:
+    from backhaul_codec.bulk.newest_columns import NewestRows
+    from backhaul_codec.points import SeriesName
+
 LAYOUT_BYTES_MAX = 8 * 1024
 """Of a body whose layout is kept for those who read it next: a batch of them has to fit the memory,
 and a layout takes up to some twenty times as much."""
+
+Find: TypeAlias = Callable[[str, bytes], bytes | None]
+"""Gives a device's dictionary of a digest, None where it is not here."""
 
 SEQ_MAX = (1 << 62) - 1
 """As in what vehicles say of their lanes: no ledger comes so far, and hub.db takes no larger numbers than twice that."""
@@ -34,9 +42,34 @@ SEQ_MAX = (1 << 62) - 1
 _ONE_POINT = Expansion(1, ROW_BYTES)
 
 
-@dataclass(frozen=True, slots=True)
+class FrameNewest(NamedTuple):
+    """The newest values of one of many frames that were read together."""
+
+    rows: NewestRows
+    frame: int
+    clock: int
+    """How good the vehicle's clock was, as in a layout."""
+
+    @property
+    def newest_ns(self) -> int:
+        """Return the greatest time of all points, in ns."""
+        return self.rows.newest_ns[self.frame]
+
+    def each(self) -> Iterator[tuple[SeriesName, int, Value]]:
+        """Yield each series with the time (ns) and the value of its newest point."""
+        rows, frame = self.rows, self.frame
+        first = rows.first[frame]
+        last = rows.first[frame + 1] if frame + 1 < len(rows.first) else len(rows.name)
+        for at in range(first, last):
+            yield rows.names[rows.name[at]], rows.time[at], rows.value[at]
+
+
+@dataclass(slots=True)
 class Examined:
-    """The contents of one message of UP: its place in a lane, its subject, and its body, all of it proven."""
+    """The contents of one message of UP: its place in a lane, its subject, and its body, all of it proven.
+
+    Nobody changes one. It is not frozen: that takes four times as long to make, for every message.
+    """
 
     key: LaneKey
     seq: int
@@ -56,6 +89,8 @@ class Examined:
     """When UP stored it; ns since the Unix epoch. Said of the first of a lane alone."""
     dictionary: bytes | None = None
     """The digest of the dictionary that it was packed against as it came."""
+    newest: FrameNewest | None = field(default=None, compare=False)
+    """Of a frame or bundle that was read together with others: the newest value of each of its series."""
 
     def frame_layout(self) -> Layout:
         """Return the layout of a frame or bundle, read anew only where it is large.

@@ -12,7 +12,7 @@ who knew of such a head must stand, or nothing could be written for as long.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -91,8 +91,8 @@ class FutureReadings:
         self._rule = rule
         self._devices: dict[str, _Ahead] = {}
 
-    def note(self, device: str, frame: Layout, newest_ns: int, now_ns: int) -> None:
-        """Look at the times of a new frame, of which `newest_ns` is the greatest."""
+    def note(self, device: str, frame: Callable[[], Layout], newest_ns: int, now_ns: int) -> None:
+        """Look at the times of a new frame, of which `newest_ns` is the greatest; `frame` gives its layout."""
         ahead_ns = self._rule.ahead_ns(newest_ns, now_ns)
         known = self._devices.get(device)
         if not ahead_ns:
@@ -101,7 +101,7 @@ class FutureReadings:
                 log.info("readings_no_longer_from_the_future", device=device, points=known.points)
             return
         known = self._devices.setdefault(device, _Ahead())
-        known.points += sum(1 for time in build_times(frame) if self._rule.ahead_ns(time, now_ns))
+        known.points += sum(1 for time in build_times(frame()) if self._rule.ahead_ns(time, now_ns))
         known.newest_ns = max(known.newest_ns, newest_ns)
         known.last_ns = now_ns
         if not known.told:

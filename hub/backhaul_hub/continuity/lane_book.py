@@ -49,6 +49,7 @@ class Continuity:
         self._no_room_until_ns: dict[str, int] = {}
         self._changed: set[LaneKey] = set()
         self._stirred: dict[LaneKey, None] = {}
+        self._moved: dict[str, None] = {}
         self._repeats = Repeats(self.unclear)
         self.forks: list[LaneKey] = []
         """Lanes in which a second history was seen, each once."""
@@ -61,6 +62,7 @@ class Continuity:
             self._holes[key.device] += len(state.seen)
             self._heard(key, state)
             self._stirred[key] = None
+            self._moved[key.device] = None
             if state.chain.forked:
                 self.forks.append(key)
 
@@ -166,6 +168,7 @@ class Continuity:
             self.refused[device, "ended"] += 1
             return False
         ended.add(epoch)
+        self._moved[device] = None
         newest = self._newest.get(device, {})
         for lane in [lane for lane, key in newest.items() if key.epoch == epoch]:
             del newest[lane]
@@ -255,6 +258,11 @@ class Continuity:
         self._stirred.clear()
         return stirred
 
+    def take_moved(self) -> list[str]:
+        """Return the devices whose words may be others than at the last call, each once."""
+        moved, self._moved = list(self._moved), {}
+        return moved
+
     def of_device(self, device: str) -> list[LaneKey]:
         """Return every lane of a device, of all epochs, in order of their coming."""
         return list(self._of_device.get(device, ()))
@@ -322,6 +330,7 @@ class Continuity:
         if oldest in self.forks:
             self.forks.remove(oldest)
         self._stirred[oldest] = None
+        self._moved[oldest.device] = None
         self._repeats.forget(oldest)
         self._forgotten.append(oldest)
         return True
@@ -329,6 +338,7 @@ class Continuity:
     def _touch(self, key: LaneKey) -> None:
         self._changed.add(key)
         self._stirred[key] = None
+        self._moved[key.device] = None
 
     def _heard(self, key: LaneKey, state: LaneState) -> None:
         if not state.seen or self.is_over(key):

@@ -18,9 +18,11 @@ from backhaul_hub.control.sync_shell import SyncShell
 from backhaul_hub.lane_names import DOWN
 from backhaul_hub.nats.stream_reader import StoredReader
 from backhaul_hub.shards import shard_of, up_name
+from backhaul_hub.uplink.intake import UplinkIntake
 from backhaul_hub.uplink.notify import Teller
 from backhaul_hub.uplink.reader import UplinkReader
 from backhaul_hub.uplink.standing_requests import standing_requests
+from backhaul_hub.uplink.turns import UplinkTurns
 
 log = structlog.get_logger(__name__)
 
@@ -42,19 +44,15 @@ class Reading(Subsystem):
         """Make readers and tellers."""
         ground, fleet, gate = self._ground, self._fleet, self._gate
         consumers = [*self._sync.consumers, self._commands, gate.rotations]
+        intake = UplinkIntake(
+            *(fleet.continuity, ground.registry, self._dictionaries.book, consumers, fleet.words),
+            *(gate.guard.unreadable, gate.guard.expanded),
+        )
         self.readers += (
-            UplinkReader(
-                *(up_name(shard), ground.client, ground.api, fleet.continuity, ground.registry),
-                *(
-                    self._dictionaries.book,
-                    consumers,
-                    fleet.words,
-                    gate.guard.unreadable,
-                    gate.guard.expanded,
-                ),
-            )
+            UplinkReader(up_name(shard), ground.client, ground.api, intake)
             for shard in range(ground.config.fleet.shards)
         )
+        self.turns = UplinkTurns(ground.client, intake, self.readers)
         active, leafs = fleet.devices.active, gate.leafs
         self.teller = Teller(
             *(ground.api, fleet.continuity, ground.clock),
@@ -73,8 +71,7 @@ class Reading(Subsystem):
         yield self.teller.ask_for_gaps()
         yield self.presence.run()
         yield self._dictionaries.ask(self._gate.leafs.links, self._settled)
-        for reader in self.readers:
-            yield reader.run()
+        yield self.turns.run()
 
     def _settled(self) -> bool:
         """Tell whether all that UP holds has been read."""

@@ -152,7 +152,7 @@ class SyncShell(Subsystem):
             stream = up_name(shard)
             end = (await read_position(self._ground.registry, stream)).seq
             await look_back(client, stream, end, self.readings, self._dictionaries.book)
-        return StatePublisher(self._config, self._clock, client, api, self.core, self.readings)
+        return StatePublisher(self._config, self._clock, api, self.core, self.readings)
 
     def report(self, device: str) -> dict[str, Any]:
         """Return a device's part of `backhaul-hub devices --json`: heads, stamps from the future."""
@@ -183,9 +183,8 @@ class SyncShell(Subsystem):
                 digests = self.core.heads.of(device).heads.digests()
                 words[f"in.{device}.s.digest"] = msgspec.json.encode({"nodes": digests})
             self.core.unequal.clear()
-            for subject, body in words.items():
-                try:
-                    await self._ground.api.publish(subject, body)
-                except (HubError, NatsError) as error:
-                    log.warning("device_not_told", subject=subject, error=str(error))
+            try:
+                await self._ground.api.publish_all(list(words.items()))
+            except (HubError, NatsError) as error:
+                log.warning("devices_not_told", words=len(words), error=str(error))
             await asyncio.sleep(_INTERVAL_S)

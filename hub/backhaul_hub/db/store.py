@@ -134,7 +134,8 @@ class Registry:
             await self._connection.execute("BEGIN IMMEDIATE")
             changes, decided = await decide()
             for change in changes:
-                await self._connection.executemany(change.statement, change.rows)
+                if change.rows:  # a statement is a way to SQLite's thread and back
+                    await self._connection.executemany(change.statement, change.rows)
             await self._connection.execute("COMMIT")
         except BaseException as error:
             # A cancelled writer leaves a transaction behind as a failed one does, also one that only begins

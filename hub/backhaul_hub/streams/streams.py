@@ -77,6 +77,8 @@ def declared_streams(config: HubConfig) -> list[Json]:
         # Not 1: a consumer at 0 that is reset while nats-server 2.15.1 writes its state file answers
         # with the state in that file, and the source passes over what it calls delivered (ADR 1).
         "first_seq": 2,
+        # All watermarks of a turn in one batch, synced once.
+        "allow_atomic": True,
     }
     quarantine = {
         "name": QUARANTINE,

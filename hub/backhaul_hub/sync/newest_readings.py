@@ -18,7 +18,7 @@ import structlog
 
 from backhaul_codec import CodecError, Opaque, Point, Value, decode
 from backhaul_codec.kinds import BUNDLE, FRAME, SYSTEM
-from backhaul_codec.points import JSON
+from backhaul_codec.points import JSON, SeriesName
 from backhaul_codec.rules import plain_value, require_name, require_time
 from backhaul_codec.state.json_values import value_from_json, value_to_json
 from backhaul_codec.state.merge import Head, HeadKey
@@ -41,13 +41,7 @@ QUALITIES = ("synced", "holdover", "unset")
 SERIES_MAX = 20_000
 """Of one device. A device that invents names fills no memory but its own share."""
 
-
-class DeviceSeries(NamedTuple):
-    """A series of telemetry within its device."""
-
-    node: str
-    type: str
-    key: str
+DeviceSeries = SeriesName
 
 
 class Reading(NamedTuple):
@@ -112,7 +106,7 @@ class Readings:
             self._frames.append((said, is_new))
         elif uplink.kind is SYSTEM and uplink.type == "heads" and self._keep:
             try:
-                self._take(uplink.device, _heads(said.body))
+                self._take(uplink.device, map(_row, _heads(said.body)))
             except CodecError as error:
                 log.warning("readings_not_understood", device=uplink.device, error=str(error))
 
@@ -125,18 +119,26 @@ class Readings:
         frames, self._frames = self._frames, []
         each = self._listening and len(frames) < BEHIND_FRAMES
         for said, is_new in frames if each else reversed(frames):
-            self._take_frame(said.uplink.device, said.frame_layout(), is_new)
+            self._take_frame(said, is_new)
         return ()
 
     def stored(self) -> None:
         """Do nothing: the teller of readings looks for them itself."""
 
-    def _take_frame(self, device: str, layout: Layout, is_new: bool) -> None:
+    def _take_frame(self, said: Examined, is_new: bool) -> None:
+        device, newest = said.key.device, said.newest
+        if newest is not None:
+            if is_new:
+                self.ahead.note(device, said.frame_layout, newest.newest_ns, self._clock.now_ns())
+            if self._keep:
+                self._take(device, newest.each(), QUALITIES[newest.clock])
+            return
+        layout = said.frame_layout()
         newest_ns = newest_time(layout)
         if is_new:
-            self.ahead.note(device, layout, newest_ns, self._clock.now_ns())
+            self.ahead.note(device, lambda: layout, newest_ns, self._clock.now_ns())
         if self._keep and self._is_news(device, layout, newest_ns):
-            self._take(device, newest_in(layout), QUALITIES[layout.clock])
+            self._take(device, map(_row, newest_in(layout)), QUALITIES[layout.clock])
 
     def _is_news(self, device: str, layout: Layout, newest_ns: int) -> bool:
         """Return whether a frame may have a newer value of any of its series."""
@@ -148,21 +150,27 @@ class Readings:
                 return True
         return False
 
-    def _take(self, device: str, points: Iterable[Point], quality: str | None = None) -> None:
+    def _take(
+        self,
+        device: str,
+        rows: Iterable[tuple[DeviceSeries, int, Value]],
+        quality: str | None = None,
+    ) -> None:
         known = self._devices.setdefault(device, {})
-        now_ns = self._clock.now_ns()
-        for point in points:
-            series = DeviceSeries(point.node, point.type, point.key)
+        latest_ns = self._clock.now_ns() + self._future.skew_ns
+        for series, time, value in rows:
             before = known.get(series)
-            if before is not None and before.time >= point.time:
+            if before is not None and before.time >= time:
                 continue
-            if self._future.ahead_ns(point.time, now_ns):
+            if time > latest_ns or (before is None and len(known) >= SERIES_MAX):
                 continue
-            if before is None and len(known) >= SERIES_MAX:
-                continue
-            known[series] = reading = Reading(point.time, point.value)
+            known[series] = reading = Reading(time, value)
             if self._listening:
                 self.fresh.append(NewReading(device, series, reading, quality))
+
+
+def _row(point: Point) -> tuple[DeviceSeries, int, Value]:
+    return DeviceSeries(point.node, point.type, point.key), point.time, point.value
 
 
 class _Heads(msgspec.Struct, frozen=True):

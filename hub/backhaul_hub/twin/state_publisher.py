@@ -8,12 +8,9 @@ plane that was killed had not published yet, the next one finds again (twin/stat
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Iterable
-from itertools import count
 
 import structlog
-from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
 from backhaul_codec.state.merge import HeadKey
@@ -36,14 +33,13 @@ from backhaul_runtime.trouble import Trouble
 log = structlog.get_logger(__name__)
 
 _BATCH_VALUES = 500
-_BATCH_BYTES = 1 << 20
 
 
 class StatePublisher:
     """Publishes newest values.
 
     Args:
-        client: a connection in account HUB.
+        api: of account HUB.
         core: knows the heads, and how good each vehicle's clock is.
     """
 
@@ -51,7 +47,6 @@ class StatePublisher:
         self,
         config: HubConfig,
         clock: Clock,
-        client: Client,
         api: JetStreamApi,
         core: HubSync,
         readings: Readings,
@@ -64,13 +59,11 @@ class StatePublisher:
         self._env = config.twin.env
         self._age_ns_max = config.twin.state_age_s_max * 1_000_000_000
         self._clock = clock
-        self._client = client
         self._api = api
         self._core = core
         self._readings = readings
         self._waiting = Waiting()
         self._due = asyncio.Event()
-        self._batch_ids = map(f"{secrets.token_hex(6)}-{{}}".format, count())
 
     def tell(self, announcements: Iterable[Announcement], fresh: Iterable[NewReading]) -> None:
         """Have the news published: heads that a vehicle has changed, and readings."""
@@ -132,25 +125,4 @@ class StatePublisher:
 
     async def _publish(self, values: list[tuple[StateKey, StateValue]]) -> None:
         messages = [(state_subject(self._env, key), state_body(key, it)) for key, it in values]
-        batch: list[tuple[str, bytes]] = []
-        size = 0
-        for message in messages:
-            if batch and size + len(message[1]) > _BATCH_BYTES:
-                await self._publish_batch(batch)
-                batch, size = [], 0
-            batch.append(message)
-            size += len(message[1])
-        await self._publish_batch(batch)
-
-    async def _publish_batch(self, batch: list[tuple[str, bytes]]) -> None:
-        """Store messages in one batch (nats-server's ADR-50); the answer is to its last."""
-        *others, (subject, body) = batch
-        if not others:
-            await self._api.publish(subject, body)
-            return
-        headers = {"Nats-Batch-Id": next(self._batch_ids)}
-        for number, (other, content) in enumerate(others, 1):
-            headers["Nats-Batch-Sequence"] = str(number)
-            await self._client.publish(other, content, headers=headers)
-        headers |= {"Nats-Batch-Sequence": str(len(batch)), "Nats-Batch-Commit": "1"}
-        await self._api.publish(subject, body, headers)
+        await self._api.publish_all(messages)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 
 import msgspec
 
@@ -63,12 +63,29 @@ async def store_read(
     Raises:
         RegistryError: the database refused; nothing was written.
     """
+    await store_positions(registry, {stream: position}, lanes, changes)
+
+
+async def store_positions(
+    registry: Registry,
+    positions: Mapping[str, ReadPosition],
+    lanes: Mapping[LaneKey, LaneState],
+    changes: Sequence[RowChange] = (),
+) -> None:
+    """Write the read positions of streams and all that changed on the way there, atomically.
+
+    Raises:
+        RegistryError: the database refused; nothing was written.
+    """
     rows = [_lane_row(key, state) for key, state in lanes.items()]
-    read = (stream, *astuple(position))
+    read = [
+        (stream, at.created, at.seq, at.quarantined, at.stored_ns, at.first_seq)
+        for stream, at in positions.items()
+    ]
     await registry.write(
         [
             RowChange(_PUT_LANE, rows),
-            RowChange("INSERT OR REPLACE INTO position VALUES (?, ?, ?, ?, ?, ?)", [read]),
+            RowChange("INSERT OR REPLACE INTO position VALUES (?, ?, ?, ?, ?, ?)", read),
             *changes,
         ]
     )

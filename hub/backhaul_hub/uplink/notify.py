@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sized
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
+from typing import Any
 
 import msgspec
 import structlog
@@ -57,18 +60,25 @@ class Teller:
         self._repair = RepairBook(self._continuity)
         self._told: dict[LaneKey, Watermark] = {}
         self._former = FormerEpochs(self._continuity)
+        # Of whom a watermark may be untold, and of whom a word on former epochs: nobody else is looked at.
+        self._due: dict[str, None] = {}
+        self._due_of_former: dict[str, None] = {}
+        self._known: Collection[str] = ()
+        self._was_settled = False
         self._up: dict[str, tuple[int, float]] = {}
 
     def forget(self) -> None:
         """Tell everything again: DOWN was made anew."""
         self._told.clear()
         self._former.forget()
+        self._known = ()
 
     def tell_again(self, device: str) -> None:
         """Tell a device again how far its lanes are held: it may not have got that."""
         for lane, (epoch, _) in self._continuity.current(device).items():
             self._told.pop(LaneKey(device, lane, epoch), None)
         self._former.tell_again(device)
+        self._due[device] = self._due_of_former[device] = None
 
     async def tell_watermarks(self, interval_s: float) -> None:
         """Tell every device how far the hub holds each lane, whenever that has changed; for ever."""
@@ -76,34 +86,47 @@ class Teller:
         trouble = Trouble(log, "watermark_not_told", HubError, NatsError, wait_s=0.0)
         while True:
             async with trouble:
-                for key, watermark in self._untold().items():
-                    await self._tell(key, watermark)
+                await self._tell(self._untold())
                 # Not before all is read: a watermark that only seems to sink is kept for no purpose.
-                former = self._former.untold(self.devices()) if self.settled() else {}
-                for place, held in former.items():
-                    await self._tell_former(place, held)
+                if self.settled():
+                    await self._tell_former(self._untold_of_former())
             await asyncio.sleep(interval_s)
 
-    async def _tell(self, key: LaneKey, watermark: Watermark) -> None:
-        body = msgspec.json.encode({"epoch": key.epoch, **watermark.words()})
+    async def _tell(self, untold: Mapping[LaneKey, Watermark]) -> None:
+        words = [
+            (
+                f"in.{key.device}.s.watermark.{key.lane}",
+                msgspec.json.encode({"epoch": key.epoch, **watermark.words()}),
+            )
+            for key, watermark in untold.items()
+        ]
         # Before it is told: what is to be told again meanwhile is not told by this.
-        before, self._told[key] = self._told.get(key), watermark
+        before = {key: self._told.get(key) for key in untold}
+        self._told |= untold
+        left = deque(untold)
         try:
-            await self._api.publish(f"in.{key.device}.s.watermark.{key.lane}", body)
+            await self._api.publish_all(words, taken=partial(_take_out, left))
         except (HubError, NatsError):
-            if self._told.pop(key, None) is not None and before is not None:
-                self._told[key] = before
+            for key in left:
+                was = before[key]
+                if self._told.pop(key, None) is not None and was is not None:
+                    self._told[key] = was
+                self._due[key.device] = None
             raise
 
-    async def _tell_former(self, place: Place, held: Held) -> None:
-        device, lane = place
-        self._former.told(place, held)
-        try:
+    async def _tell_former(self, untold: Mapping[Place, Held]) -> None:
+        words = []
+        for (device, lane), held in untold.items():
+            self._former.told((device, lane), held)
             epochs = {epoch: each.row() for epoch, each in held.items()}
-            body = msgspec.json.encode({"epochs": epochs})
-            await self._api.publish(f"in.{device}.s.held.{lane}", body)
+            words.append((f"in.{device}.s.held.{lane}", msgspec.json.encode({"epochs": epochs})))
+        left = deque(untold)
+        try:
+            await self._api.publish_all(words, taken=partial(_take_out, left))
         except (HubError, NatsError):
-            self._former.not_told(place)
+            for place in left:
+                self._former.not_told(place)
+                self._due_of_former[place[0]] = None
             raise
 
     async def ask_for_gaps(self) -> None:
@@ -158,8 +181,11 @@ class Teller:
 
     def _untold(self) -> dict[LaneKey, Watermark]:
         untold: dict[LaneKey, Watermark] = {}
-        settled = self.settled()
-        for device in self.devices():
+        known, settled = self._look()
+        due, self._due = self._due, {}
+        for device in due:
+            if device not in known:  # looked at again once it is
+                continue
             for lane, (epoch, _) in self._continuity.current(device).items():
                 key = LaneKey(device, lane, epoch)
                 watermark = self._continuity.told_of(key)
@@ -169,6 +195,22 @@ class Teller:
                 if watermark.seq > (told.seq if told else 0) or (watermark != told and settled):
                     untold[key] = watermark
         return untold
+
+    def _untold_of_former(self) -> dict[Place, Held]:
+        known, _ = self._look()
+        due, self._due_of_former = self._due_of_former, {}
+        return self._former.untold(device for device in due if device in known)
+
+    def _look(self) -> tuple[Collection[str], bool]:
+        """Note who is due; return the devices, and whether all that UP holds has been read."""
+        known, settled = self.devices(), self.settled()
+        moved: Iterable[str] = self._continuity.take_moved()
+        if settled != self._was_settled:
+            moved = known
+        before, self._known, self._was_settled = self._known, known, settled
+        for device in (*moved, *(each for each in known if each not in before)):
+            self._due[device] = self._due_of_former[device] = None
+        return known, settled
 
     def _up_since(self, now_s: float) -> dict[str, float]:
         """Return the connected devices, and since when; the same number for the same link."""
@@ -183,3 +225,9 @@ class Teller:
                 self._up[device] = (link.since_ns, since_s)
             found[device] = since_s
         return found
+
+
+def _take_out(left: deque[Any], taken: Sized) -> None:
+    """Take out the first, as many as were taken."""
+    for _ in range(len(taken)):
+        left.popleft()

@@ -7,7 +7,7 @@ stream has lost something, and is audited (uplink/audit.py) before anything else
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import structlog
@@ -15,192 +15,173 @@ from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
 from backhaul_codec.ranges import RangeSet
-from backhaul_codec.wire.expansion import Expansion
 from backhaul_hub.continuity.blocks import BlockContent, BlockLog, block_of
 from backhaul_hub.continuity.examine import (
     Examined,
     MissingDictionaryError,
     UnreadableError,
-    examine,
     own_hash,
 )
-from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.continuity.repeats import Run, forks_from
 from backhaul_hub.db.change import RowChange
-from backhaul_hub.db.store import Registry
-from backhaul_hub.errors import HubError, RegistryError
+from backhaul_hub.errors import HubError
 from backhaul_hub.nats.jetstream import JetStreamApi, Json
-from backhaul_hub.nats.stream_reader import Stored, StoredReader
+from backhaul_hub.nats.stream_reader import ReadQuestion, Stored, StoredReader
 from backhaul_hub.uplink.audit import Audit, AuditFindings, require_gone
-from backhaul_hub.uplink.block_store import BlockStore, forget_lanes
-from backhaul_hub.uplink.consumer import Consumer
-from backhaul_hub.uplink.device_words import WordBook
-from backhaul_hub.uplink.dictionaries import Dictionaries, parts, refers_to
+from backhaul_hub.uplink.block_store import BlockStore
+from backhaul_hub.uplink.dictionaries import parts, refers_to
 from backhaul_hub.uplink.dictionary_bounds import DictionaryKey
 from backhaul_hub.uplink.hashes import MessageHashes
-from backhaul_hub.uplink.lane_rows import ReadPosition, read_position, store_read
+from backhaul_hub.uplink.intake import Said, UplinkIntake
+from backhaul_hub.uplink.lane_rows import ReadPosition, read_position
 from backhaul_hub.uplink.quarantine import set_aside
 from backhaul_runtime.trouble import Trouble
 
 log = structlog.get_logger(__name__)
 
 _BATCH_MESSAGES = 512
-_POINTS_AT_ONCE = 1 << 18
-_IDLE_S = 0.1
+TROUBLES = (HubError, NatsError, OSError)
+"""The errors that are waited out."""
 
 
 class UplinkReader:
-    """Reads one UP stream from where hub.db says, for ever.
+    """Reads one UP stream, in the turns of all (uplink/turns.py).
 
     Args:
         client: a connection in account HUB.
-        dictionaries: what messages are packed against; one for all readers.
-        consumers: told of every good message, in this order (see uplink/consumer.py).
-        words: takes in what vehicles say of their lanes; one for all readers.
-        unreadable: told of the device that has sent an unreadable message.
-        expanded: told of each other message: its device, what it comes to, its bytes, and when it was
-            stored (ns).
+        intake: takes in what it has read; one for all readers.
     """
 
     def __init__(
-        self,
-        stream: str,
-        client: Client,
-        api: JetStreamApi,
-        continuity: Continuity,
-        registry: Registry,
-        dictionaries: Dictionaries,
-        consumers: Sequence[Consumer] = (),
-        words: WordBook | None = None,
-        unreadable: Callable[[str], None] = lambda _: None,
-        expanded: Callable[[str, Expansion, int, int], None] = lambda *_: None,
+        self, stream: str, client: Client, api: JetStreamApi, intake: UplinkIntake
     ) -> None:
         self.stream = stream
         self.position = ReadPosition()
         self.caught_up = False
         """Whether all has been read that was in the stream at the start, or when it lost some."""
+        self.look_due = True
+        """Whether it looks at its stream before it reads on."""
         self._reader = StoredReader(client, stream)
         self._api = api
-        self._continuity = continuity
-        self._registry = registry
-        self._words = words or WordBook(continuity)
-        self._dictionaries = dictionaries
-        self._consumers = (dictionaries, *consumers)
-        self._unreadable = unreadable
-        self._expanded = expanded
-        self._blocks = BlockStore(registry, stream)
+        self._intake = intake
+        self._continuity, self._registry = intake.continuity, intake.registry
+        self._dictionaries = intake.dictionaries
+        self._blocks = BlockStore(self._registry, stream)
         self._log = BlockLog()
-        self._audit = Audit(stream, api, self._reader, self._blocks, dictionaries)
-        self._audit_due = False
+        self._audit = Audit(stream, api, self._reader, self._blocks, self._dictionaries)
+        self._trouble = Trouble(
+            log, "uplink_interrupted", *TROUBLES, over="uplink_resumed", stream=stream
+        )
+        self._failed: Exception | None = None
         self._last_is_there = False
         self._catch_up_to = 0
         self._thinned: set[LaneKey] = set()
-        self.hashes = MessageHashes(client, stream, continuity, registry)
+        self.hashes = MessageHashes(client, stream, self._continuity, self._registry)
         self._judging: asyncio.Task[None] | None = None
         # Lanes in which something came again: others may be in another shard, where UP holds them.
         self._repeated: set[LaneKey] = set()
 
-    async def run(self) -> None:
-        """Read until cancelled; trouble with the server is logged once and waited out."""
-        try:
-            await self._run()
-        finally:
-            if self._judging is not None:
-                self._judging.cancel()
-
-    async def _run(self) -> None:
+    async def begin(self) -> None:
+        """Read in hub.db where to read on."""
         self.position = await read_position(self._registry, self.stream)
-        kinds = (HubError, NatsError, OSError)
-        trouble = Trouble(
-            log, "uplink_interrupted", *kinds, over="uplink_resumed", stream=self.stream
-        )
+
+    def end(self) -> None:
+        """Read no more."""
+        if self._judging is not None:
+            self._judging.cancel()
+
+    def fail(self, error: Exception) -> None:
+        """Take in that it cannot read on now: it is to recover first."""
+        self._failed = error
+        self.look_due = True
+
+    async def recover(self) -> None:
+        """Look at the stream until that succeeds; trouble is logged once and waited out."""
+        failed, self._failed = self._failed, None
         while True:
-            async with trouble:
-                await self._look()
-                while not self._audit_due:
-                    messages = await self._read()
-                    trouble.end()
-                    for part in parts(messages):
-                        await self._take(part)
-                    more = await self._take_up()
-                    if not self.caught_up and self.position.seq >= self._catch_up_to:
-                        self._note_caught_up()
-                    if not messages and not more:
-                        await asyncio.sleep(_IDLE_S)
+            if failed is not None:
+                self._trouble.note(failed)
+                await self._trouble.pause()
+            try:
+                return await self._look()
+            except TROUBLES as error:
+                failed = error
 
     def note_state(self, info: Json) -> None:
         """Take in the stream's state: a loss while nothing came is noticed so."""
-        self._audit_due = self._audit_due or self._audit.differs(info, self.position)
+        self.look_due = self.look_due or self._audit.differs(info, self.position)
 
-    async def _read(self) -> list[Stored]:
-        """Return the next messages; none at the end, and none where an audit has become due."""
-        known = self.position
-        lo = known.seq if self._last_is_there else known.seq + 1
-        messages = await self._reader.read(lo, _BATCH_MESSAGES + 1)
+    def wanted(self, messages_max: int) -> ReadQuestion:
+        """Return the question for the next messages, behind the last one that was read."""
+        return ReadQuestion(self.stream, self._next(), messages_max + 1)
+
+    async def accept(self, answer: list[Stored] | HubError) -> list[Stored]:
+        """Return the next messages of an answer; none at the end, and none where a look has become due.
+
+        Raises:
+            HubError: the answer is an error, or cannot be believed.
+        """
+        if isinstance(answer, HubError):
+            raise answer
+        known, messages = self.position, answer
         if messages:
-            await require_gone(self._api, self.stream, messages, lo, messages[-1].seq)
-        if not self._last_is_there:
-            return messages
-        if messages and (messages[0].seq, messages[0].stored_ns) == (known.seq, known.stored_ns):
-            return messages[1:]
-        if await self._api.first_message(self.stream, known.seq) != (known.seq, known.stored_ns):
-            self._audit_due = True
-        # Else who answered is behind the stream's leader: the next answer may come from another.
-        return []
-
-    async def _take(self, messages: Sequence[Stored]) -> None:
-        """Set garbage aside, count the rest, and store both with the new position."""
-        examined = await self._examine(messages)
-        async with self._registry.turn:
-            # From here on nothing is read again, so nothing is counted twice.
-            garbage = 0
-            for message, said in examined:
-                if isinstance(said, UnreadableError):
-                    self._note_unreadable(message, said)
-                    garbage += 1
-                else:
-                    held = self._tell(message, said)
-                    place = (said.key, said.seq) if held else None
-                    self._log.add(message.seq, message.stored_ns, place)
-            self.position = replace(
-                self.position,
-                seq=messages[-1].seq,
-                stored_ns=messages[-1].stored_ns,
-                quarantined=self.position.quarantined + garbage,
+            await require_gone(self._api, self.stream, messages, self._next(), messages[-1].seq)
+        self._trouble.end()
+        if self._last_is_there:
+            is_known = messages and (messages[0].seq, messages[0].stored_ns) == (
+                known.seq,
+                known.stored_ns,
             )
-            self._last_is_there = True
-            await self._store(self._blocks.put(self._log.take_changes()))
-        for consumer in self._consumers:
-            consumer.stored()
-        self._judge_repeats()
+            messages = messages[1:] if is_known else []
+            if not is_known and await self._api.first_message(self.stream, known.seq) != (
+                known.seq,
+                known.stored_ns,
+            ):
+                self.look_due = True
+            # Else who answered is behind the stream's leader: the next answer may come from another.
+        if not messages:
+            self._note_progress()
+        return messages
 
-    async def _examine(
-        self, messages: Sequence[Stored]
-    ) -> list[tuple[Stored, Examined | UnreadableError]]:
-        """Examine messages, and copy to QUARANTINE those that nobody can read."""
-        # From here on the dictionaries among them are kept: only then do their messages count as held.
-        await self._dictionaries.prepare(messages)
-        examined: list[tuple[Stored, Examined | UnreadableError]] = []
-        points = 0
-        for message in messages:
-            try:
-                good = examine(message.subject, message.body, self._dictionaries.find)
-                self._dictionaries.require_kept(good)
-                examined.append((message, good))
-                size, stored_ns = len(message.body), message.stored_ns
-                self._expanded(good.key.device, good.expansion, size, stored_ns)
-                points += good.expansion.points
-                if points > _POINTS_AT_ONCE:  # others wait: above all who keeps such a vehicle out
-                    points = 0
-                    await asyncio.sleep(0)
-            except UnreadableError as error:
-                examined.append((message, error))
-                if self._dictionaries.is_copied(self.stream, error):
-                    await set_aside(self._api, self.stream, self.position.created, message, error)
-        return examined
+    def _next(self) -> int:
+        return self.position.seq if self._last_is_there else self.position.seq + 1
 
-    async def _take_up(self) -> bool:
+    async def set_aside(self, examined: Sequence[tuple[Stored, Said]]) -> None:
+        """Copy to QUARANTINE the messages that nobody can read.
+
+        Raises:
+            HubError: the server refuses, or does not answer.
+        """
+        for message, said in examined:
+            if isinstance(said, UnreadableError) and self._dictionaries.is_copied(
+                self.stream, said
+            ):
+                await set_aside(self._api, self.stream, self.position.created, message, said)
+
+    def tell(self, examined: Sequence[tuple[Stored, Said]]) -> list[RowChange]:
+        """Take in the next messages, and move on behind them; return the rows of this stream to be put."""
+        garbage = 0
+        for message, said in examined:
+            if isinstance(said, UnreadableError):
+                self._note_unreadable(message, said)
+                garbage += 1
+            else:
+                held = self._tell(message, said)
+                place = (said.key, said.seq) if held else None
+                self._log.add(message.seq, message.stored_ns, place)
+        last = examined[-1][0]
+        self.position = replace(
+            self.position,
+            seq=last.seq,
+            stored_ns=last.stored_ns,
+            quarantined=self.position.quarantined + garbage,
+        )
+        self._last_is_there = True
+        self._note_progress()
+        return self._blocks.put(self._log.take_changes())
+
+    async def take_up(self) -> bool:
         """Take up messages that were read before their dictionary came; return whether any were looked at."""
         row = self._dictionaries.awaited.next_here(self.stream)
         if row is None:
@@ -209,7 +190,9 @@ class UplinkReader:
         messages = [each for each in found if each.seq <= min(row.high, self.position.seq)]
         wanted, missing = DictionaryKey(row.device, row.digest), False
         for part in parts([each for each in messages if refers_to(each) == wanted]):
-            examined = await self._examine(part)
+            await self._dictionaries.prepare(part)
+            examined = list(zip(part, await self._intake.examine(part), strict=True))
+            await self.set_aside(examined)
             async with self._registry.turn:
                 old: dict[int, BlockContent] = {}
                 for message, said in examined:
@@ -221,8 +204,7 @@ class UplinkReader:
                         await self._hold(message.seq, said, old)
                 blocks = [(each.block, _changed(each)) for each in old.values()]
                 await self._store(self._blocks.put([*blocks, *self._log.take_changes()]))
-            for consumer in self._consumers:
-                consumer.stored()
+            self._intake.stored()
         if missing:  # it has made room for another one meanwhile
             self._dictionaries.awaited.gone(row)
             return False
@@ -243,7 +225,7 @@ class UplinkReader:
         if number in old:
             old[number].hold(said.key, said.seq)
 
-    def _judge_repeats(self) -> None:
+    def judge_repeats(self) -> None:
         """Compare repeats with UP's messages, beside the reading."""
         if self._judging is None or self._judging.done():
             doubts = self._take_doubts()
@@ -282,11 +264,10 @@ class UplinkReader:
         if not is_new:
             self._repeated.add(said.key)
         if said.word is not None:
-            self._words.take(said.key, said.seq, said.word, message.stored_ns)
+            self._intake.words.take(said.key, said.seq, said.word, message.stored_ns)
         if said.seq == 1:
             said = replace(said, stored_ns=message.stored_ns)
-        for consumer in self._consumers:
-            consumer.on_message(said, is_new)
+        self._intake.tell(said, is_new=is_new)
         return True
 
     def _note_unreadable(self, message: Stored, error: UnreadableError) -> None:
@@ -299,7 +280,7 @@ class UplinkReader:
         prefix, device, *_ = message.subject.split(".")
         # The hub's own transform puts it there. What stands under UP's own subject is nobody's (ADR 25).
         if prefix == "up":
-            self._unreadable(device)
+            self._intake.unreadable(device)
         self._explain_unreadable(message, error)
 
     def _explain_unreadable(self, message: Stored, error: UnreadableError) -> None:
@@ -315,22 +296,11 @@ class UplinkReader:
             log.error("device_beyond_bounds", device=key.device, bound=bound, messages=count)
 
     async def _store(self, changes: Sequence[RowChange]) -> None:
-        """Store the position and all changes on the way to it, trying until the disk takes it."""
-        lanes = self._continuity.take_changed()
-        changes = [
-            *changes,
-            *forget_lanes(self._continuity.take_forgotten()),
-            *self._words.take_changes(),
-            *(change for each in self._consumers for change in each.take_changes()),
-        ]
-        trouble = Trouble(log, "hub_db_does_not_write", RegistryError, stream=self.stream)
-        while True:
-            async with trouble:
-                return await store_read(self._registry, self.stream, self.position, lanes, changes)
+        await self._intake.store({self.stream: self.position}, changes)
 
     async def _look(self) -> None:
         """Audit the stream, and stop counting on lost messages."""
-        self._audit_due = False
+        self.look_due = False
         state, finding = await self._audit.look(self.position)
         if finding.position != self.position or finding.reasons or finding.aged:
             if finding.reasons:
@@ -373,8 +343,10 @@ class UplinkReader:
                 reads_on_from=self.position.seq,
             )
 
-    def _note_caught_up(self) -> None:
-        """All of UP is read: messages ever seen and not held now are lost."""
+    def _note_progress(self) -> None:
+        """Where all of UP is read, messages ever seen and not held now are lost."""
+        if self.caught_up or self.position.seq < self._catch_up_to:
+            return
         self.caught_up = True
         lost = {key: self._continuity.lost(key) for key in self._thinned}
         self._thinned.clear()
