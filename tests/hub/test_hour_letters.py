@@ -168,9 +168,9 @@ async def test_letters_are_those_that_are_judged_anew(fleet: Fleet) -> None:
             case 6 if step % 5 == 0:
                 old, epochs[device] = epochs[device], epochs[device] + 1
                 now_ns = int((FIRST + at[device]) * HOUR_NS)
-                word = EpochWord(old, old + 1, now_ns, "lost", {"live": live, "bulk": bulk})
+                over = EpochWord(old, old + 1, now_ns, "lost", {"live": live, "bulk": bulk})
                 seqs[device] = [1, 0]
-                fleet.say(device, 1, word, epoch=old + 1, at=at[device])
+                fleet.say(device, 1, over, epoch=old + 1, at=at[device])
             case 7:
                 if step % 2:
                     hour = FIRST + draw.randrange(6)

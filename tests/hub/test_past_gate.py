@@ -64,10 +64,10 @@ async def test_where_nobody_serves_history_the_refusal_names_the_command(hub: Hu
     with pytest.raises(HubError, match="nobody serves history") as refused:
         await gate.ask(QUESTION)
     assert "backhaul-spark serve-history" in refused.value.hint
-    assert "NoResponders" in await gate.trouble()
+    assert "NoResponders" in (await gate.look())[0]
     await hub.serve(b'{"t_us": [1]}')
     assert json.loads(bytes(await gate.ask(QUESTION))) == {"t_us": [1]}
-    assert await gate.trouble() == ""
+    assert (await gate.look())[0] == ""
     assert hub.asked[0]["points_max"] == 1000
     assert hub.asked[1] is None, "whoever looks asks nothing"
 
