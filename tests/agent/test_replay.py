@@ -211,7 +211,7 @@ def test_mappings_that_make_no_sense(tmp_path: Path, text: str, words: str) -> N
         ("r.csv", "", "column 't'"),
         ("r.csv", "t,soc,mode,trip\n1,\xff\n".encode("latin-1"), "is not CSV"),
         ("r.parquet", "no parquet", "r.parquet: "),
-        ("r.txt", "", "only .parquet and .csv"),
+        ("r.txt", "", "only .csv and .parquet"),
         ("missing.csv", None, "No such file"),
     ],
 )
