@@ -31,10 +31,10 @@ from tests.chaos.planted import (
     TWICE,
     changed,
     clone,
-    event_before_the_one_before,
     event_lost,
     twice,
 )
+from tests.chaos.planted_words import event_before_the_one_before
 from tests.chaos.rows import frame as row
 from tests.chaos.rows import reading
 from tests.chaos.run import DEVICES, Plan, run
