@@ -14,6 +14,7 @@ PACKAGES = ("agent", "hub", "codec", "spark")
 TOPS = [*(ROOT / each / f"backhaul_{each}" for each in PACKAGES), ROOT / "codec/backhaul_runtime"]
 ROOMS = sorted(file.parent for top in TOPS for file in top.rglob("__init__.py"))
 MODULES_MAX = 20
+LINES_MAX = 400
 # Parsing every file would take a second and more.
 IMPORTS = re.compile(
     r"^[ \t]*(?:from[ \t]+(\S+)[ \t]+import[ \t]+(\([^)]*\)|.*)|import[ \t]+(.*))$", re.MULTILINE
@@ -39,6 +40,17 @@ def test_every_room_says_what_it_is_for_and_where_one_enters(room: Path) -> None
 def test_no_room_holds_more_than_can_be_overseen(room: Path) -> None:
     modules = [each.name for each in room.glob("*.py") if each.name != "__init__.py"]
     assert len(modules) <= MODULES_MAX, modules
+
+
+def test_no_module_is_longer_than_can_be_overseen() -> None:
+    """Of tests it is split by subject; what the parts share has a module beside them, or in tests/support."""
+    sizes = {
+        str(file.relative_to(ROOT)): file.read_text().count("\n")
+        for top in (*TOPS, ROOT / "tests", ROOT / "benchmarks", ROOT / "demo")
+        for file in top.rglob("*.py")
+    }
+    assert len(sizes) > 1000
+    assert {name: lines for name, lines in sizes.items() if lines > LINES_MAX} == {}
 
 
 @pytest.mark.parametrize("package", PACKAGES)
