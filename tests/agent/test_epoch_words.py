@@ -18,13 +18,14 @@ from backhaul_agent.commit.framer import pack
 from backhaul_agent.commit.writer import Writer
 from backhaul_agent.config import Config, DeviceConfig
 from backhaul_agent.hub_time.hub_clock import HubClock
-from backhaul_agent.leaf.jetstream import JetStream, Stored
+from backhaul_agent.leaf.jetstream import JetStream
 from backhaul_agent.ledger.rows import Adopted, LedgerChanges, LedgerRow, Staged
 from backhaul_agent.uplink.adoption import Adoption, HeldLane
 from backhaul_agent.uplink.confirmations import Confirmations
 from backhaul_agent.uplink.epoch_sync import SPAN_MAX, EpochWords
 from backhaul_agent.uplink.out_stream import OutStream
 from backhaul_codec import Point, encode_point, hash_of
+from backhaul_runtime.jetstream import StreamMessage
 from tests.agent.ledgers import open_ledger, opening, outgoing
 from tests.support.agent_clock import FakeClock
 from tests.support.waiting import until
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
     from pathlib import Path
 
+    from backhaul_agent.leaf.jetstream import JetStream
     from backhaul_agent.ledger.ledger import Ledger
     from backhaul_agent.uplink.lane import Lane
 
@@ -52,10 +54,10 @@ class Leaf:
         many = len(self.messages)
         return "now", {"messages": many, "first_seq": 1, "last_seq": many}
 
-    async def message(self, _: str, *, seq: int) -> Stored | None:
+    async def message(self, _: str, *, seq: int) -> StreamMessage | None:
         await self._asked()
         epoch, number = self.messages[seq - 1]
-        return Stored(seq, "p.n.t.%", encode_point(OTHER, epoch=epoch, seq=number))
+        return StreamMessage(seq, "p.n.t.%", encode_point(OTHER, epoch=epoch, seq=number))
 
     async def _asked(self) -> None:
         if self.on_asked is not None:

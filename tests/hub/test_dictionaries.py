@@ -247,9 +247,11 @@ async def test_a_dict_that_was_lost_is_filled_from_hub_db(empty: Up) -> None:
         await empty.create_dict()
     async with empty.reading():
         assert await empty_dict(empty) == {stored_dictionary_subject(DEVICE, DIGEST)}
-        message = await empty.api.last_message("DICT", stored_dictionary_subject(DEVICE, DIGEST))
+        message = await empty.api.message(
+            "DICT", last_by_subj=stored_dictionary_subject(DEVICE, DIGEST)
+        )
         assert message is not None
-        assert read_dictionary(message, DIGEST) == NAMES
+        assert read_dictionary(message.data, DIGEST) == NAMES
 
 
 @pytest.mark.nats
