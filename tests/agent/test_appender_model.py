@@ -16,7 +16,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from backhaul_agent.ledger.sequence_offsets import OffsetStep, Steps
+from backhaul_agent.ledger.sequence_offsets import OffsetStep, SequenceOffsets
 from backhaul_agent.uplink.appender import Appender, AppenderState, AppendTurn, Limits
 from backhaul_agent.uplink.resend import Resends, Work
 from tests.agent.simple_out import EPOCH, Connection, Flying, Hub, Stream
@@ -39,7 +39,7 @@ class LaneMachine(RuleBasedStateMachine):
         self.quarantined: set[int] = set()
         self.forgotten = 0
         self.reserved = 0
-        self.steps = Steps()
+        self.steps = SequenceOffsets()
         self.watermark = self.confirmed = 0
         self.now_s = 0.0
         self.connection = Connection()
@@ -88,7 +88,7 @@ class LaneMachine(RuleBasedStateMachine):
     def jump(self, sequence: int) -> None:
         sequence, step = self.appender.jump(sequence)
         self.stream.purge(sequence + 1)
-        self.steps, self.reserved = Steps(), step.from_seq
+        self.steps, self.reserved = SequenceOffsets(), step.from_seq
         self.record(step)
 
     def fill_with(self, short: int) -> bool:

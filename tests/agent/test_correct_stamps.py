@@ -169,7 +169,7 @@ async def test_points_found_not_to_be_sent_after_stamps_were_put_right_do_not_ho
 
     try:
         await settle_if_due()
-        agent.writer.gate.suspects.clear(former)
+        agent.writer.gate.unconfirmed.clear(former)
         await agent.writer.all_written()
         assert agent.ledger.held_messages == 1
         await settle_if_due()

@@ -88,7 +88,7 @@ async def judge(
 ) -> list[list[Point]]:
     """Judge the staged row; return the points that may be framed now."""
     writer = Writer(ledger, CONFIG, FakeClock(), on_commit=lambda: None)
-    suspects = writer.gate.suspects
+    suspects = writer.gate.unconfirmed
     lane = ledger.lane("bulk", former)
     assert lane is not None
     rows = [row._replace(boot=mark) for row in await ledger.staged()]
@@ -151,7 +151,7 @@ async def test_nothing_is_judged_before_the_hub_has_spoken_of_each_later_epoch(
     ledger: Ledger,
 ) -> None:
     writer = Writer(ledger, CONFIG, FakeClock(), on_commit=lambda: None)
-    suspects = writer.gate.suspects
+    suspects = writer.gate.unconfirmed
     suspects.restore(await ledger.staged(), 42, {"bulk": 1}, {})
     words = EpochWords(ledger, writer, FakeClock())
     running = asyncio.create_task(words.run(cast("JetStream", Leaf([(42, 1)]))))
@@ -190,7 +190,7 @@ async def test_what_was_taken_in_from_out_may_be_what_was_staged(
     leaf = Leaf([(42, 1), (43, 1), (44, 1), (44, 2)])
     await ledger.commit(LedgerChanges([outgoing()]))
     before = Writer(ledger, CONFIG, FakeClock(), on_commit=lambda: None)
-    before.gate.suspects.restore(await ledger.staged(), 42, {"bulk": 1}, {})
+    before.gate.unconfirmed.restore(await ledger.staged(), 42, {"bulk": 1}, {})
     adoption = Adoption("bulk", ledger, before)
     out = OutStream(cast("JetStream", leaf), "OUT_bulk")
     await adoption.look(out)
@@ -221,7 +221,7 @@ async def test_a_kill_after_out_was_emptied_forgets_nothing_that_the_hub_alone_h
     leaf = Leaf([(42, 1), (43, 1), (44, 1)])
     await ledger.commit(LedgerChanges([outgoing()]))
     writer = Writer(ledger, CONFIG, FakeClock(), on_commit=lambda: None)
-    writer.gate.suspects.restore(await ledger.staged(), 42, {"bulk": 1}, {})
+    writer.gate.unconfirmed.restore(await ledger.staged(), 42, {"bulk": 1}, {})
     adoption = Adoption("bulk", ledger, writer)
     out = OutStream(cast("JetStream", leaf), "OUT_bulk")
     await adoption.look(out)

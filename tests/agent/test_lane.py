@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from backhaul_agent.ledger.rows import CorrectedMessage, Inward
-from backhaul_agent.ledger.sequence_offsets import OffsetStep, Steps
+from backhaul_agent.ledger.sequence_offsets import OffsetStep, SequenceOffsets
 from backhaul_agent.uplink.resend import ResendAsk
 from backhaul_codec import Point, decode, encode_frame
 from backhaul_codec.wire.retime import retime
@@ -153,7 +153,9 @@ async def test_a_stream_that_was_made_anew_starts_at_its_start(rig: Rig) -> None
         await rig.drained()
     assert rig.leaf.seqs == [4]
     assert rig.leaf.last_seq == 1
-    assert rig.ledger.lanes["bulk"].steps == Steps("2026-01-02T00:00:00Z", [OffsetStep(3, -3)])
+    assert rig.ledger.lanes["bulk"].steps == SequenceOffsets(
+        "2026-01-02T00:00:00Z", [OffsetStep(3, -3)]
+    )
 
 
 async def test_a_rolled_back_store_that_held_foreign_messages_reuses_no_sequence(rig: Rig) -> None:

@@ -122,7 +122,7 @@ async def test_staged_points_are_looked_for_in_what_is_packed(ledger: Ledger, th
     brought = [(SUBJECT, encode_dictionary(DICTIONARY))] if there else []
     leaf = Leaf(*brought, ("b", PACKED))
     writer = Writer(ledger, CONFIG, FakeClock(), on_commit=lambda: None)
-    suspects = writer.gate.suspects
+    suspects = writer.gate.unconfirmed
     suspects.restore(await ledger.staged(), 42, {"bulk": 1}, {})
     words = EpochWords(ledger, writer, FakeClock())
     words.heard({42: {"bulk": (1, 0)}}, {})

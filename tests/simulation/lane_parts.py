@@ -173,7 +173,7 @@ class Writer:
     def __init__(self, vehicle: Vehicle) -> None:
         self._vehicle = vehicle
         self.gate = self
-        self.suspects = SimpleNamespace(formers=())
+        self.unconfirmed = SimpleNamespace(formers=())
         self.over: set[int] = set()
         # Nothing is packed here.
         self.packer = SimpleNamespace(lookup=lambda _digest: None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from backhaul_agent.ledger.sequence_offsets import OffsetStep, Steps
+from backhaul_agent.ledger.sequence_offsets import OffsetStep, SequenceOffsets
 from backhaul_agent.uplink.adoption import HeldLane
 from backhaul_agent.uplink.appender import Appender, AppenderState, AppendTurn, Tail
 from backhaul_agent.uplink.confirmations import OVER
@@ -272,7 +272,7 @@ class LaneShell(LaneDebts):
             # As the ledger has it: all of a former epoch counts as sent.
             former = row.epoch != self._vehicle.ledger.epoch
             row.used_seq = row.last_seq if former else step.from_seq
-            row.steps = Steps(created, [step])
+            row.steps = SequenceOffsets(created, [step])
         elif created != row.steps.created or step.offset != row.steps.last:
             row.steps = row.steps.with_step(created, step)
 

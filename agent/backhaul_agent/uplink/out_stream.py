@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from backhaul_agent.leaf.jetstream import JetStream
-    from backhaul_agent.ledger.sequence_offsets import Steps
+    from backhaul_agent.ledger.sequence_offsets import SequenceOffsets
     from backhaul_runtime.jetstream import StreamMessage
 
 # On what is appended again: the lane's position, and of which epoch that is. The message's own seq
@@ -49,7 +49,7 @@ class OutStream:
         self._again: set[int] = set()  # where runs begin that were appended again
         self._indexed = 0
 
-    async def tail(self, epoch: int, known: AbstractSet[int], steps: Steps) -> Tail:
+    async def tail(self, epoch: int, known: AbstractSet[int], steps: SequenceOffsets) -> Tail:
         """Return where the stream ends; messages of another writer than this ledger are passed over.
 
         ``known``: the epochs of this ledger, ``epoch`` the current one and ``steps`` its own. An
@@ -192,7 +192,7 @@ class OutStream:
             return None, False
         return _identity(message), NEXT_HEADER in headers_of(message.headers)
 
-    def _is_newer(self, stream_seq: int, steps: Steps) -> bool:
+    def _is_newer(self, stream_seq: int, steps: SequenceOffsets) -> bool:
         """Whether a message came after this ledger last looked; never, where it never did."""
         if self.created != steps.created or not steps.steps:
             return bool(steps.created)
