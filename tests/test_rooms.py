@@ -121,3 +121,21 @@ def test_no_module_below_tests_imports_a_benchmark() -> None:
     """A benchmark may change what it measures at will; what both need stands in tests/support."""
     found = [each for each in imports_of_tests() if each[1].split(".")[0] == "benchmarks"]
     assert found == []
+
+
+def test_no_test_module_mixes_tests_with_and_without_servers() -> None:
+    """Else a quick run imports what only the others need; of each kind there is a module, `..._at_server.py`."""
+    server, mixed = re.compile(r"mark\.(?:nats|spark|chaos)\b"), []
+    for file in (ROOT / "tests").rglob("test_*.py"):
+        text = file.read_text()
+        if not server.search(text) or re.search(r"^pytestmark = ", text, re.MULTILINE):
+            continue
+        marked = {
+            any(server.search(ast.unparse(each)) for each in test.decorator_list)
+            for test in ast.parse(text).body
+            if isinstance(test, ast.FunctionDef | ast.AsyncFunctionDef)
+            and test.name.startswith("test_")
+        }
+        if len(marked) > 1:
+            mixed.append(str(file.relative_to(ROOT)))
+    assert mixed == []
