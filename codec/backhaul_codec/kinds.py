@@ -65,10 +65,20 @@ POINT = MessageKind(
 )
 """Heads: one point, or points that hold or fall as one. Of an edge, and of several, they are worth CONFIG."""
 SYSTEM = MessageKind(
-    *("e", "e", ("type",), LIVE, Worth.EVENT, ("hub/uplink", "hub/sync", "spark/completeness"), True)
+    *(
+        "e",
+        "e",
+        ("type",),
+        LIVE,
+        Worth.EVENT,
+        ("hub/uplink", "hub/sync", "spark/completeness"),
+        True,
+    )
 )
 """The agent's own events; SYSTEM_KINDS says more of some."""
-REPORT = MessageKind("a", "e.app", ("type",), LIVE, Worth.EVENT, ("hub/broadcast", "hub/twin"), True)
+REPORT = MessageKind(
+    "a", "e.app", ("type",), LIVE, Worth.EVENT, ("hub/broadcast", "hub/twin"), True
+)
 """Events that programs report: none of them can say anything in the agent's name."""
 RESULT = MessageKind("r", "r", ("key",), LIVE, Worth.EVENT, ("hub/commands",), True)
 KINDS = (FRAME, BUNDLE, DICTIONARY, POINT, SYSTEM, REPORT, RESULT)
