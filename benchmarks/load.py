@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, TypeVar
 
 from backhaul_codec import Point
 from demo.simulate import Vehicle
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     from backhaul_runtime.clock import Clock
 
 _POINTS_A_PASS = 14
+
+
+T = TypeVar("T")
 
 
 async def drive(
@@ -30,3 +34,22 @@ async def drive(
         due_s += step_s
         await asyncio.sleep(max(0.0, due_s - loop.time()))
         yield vehicle.sample(clock.now_ns() // 1_000_000 * 1_000_000, step_s)
+
+
+@asynccontextmanager
+async def working(
+    load: AsyncIterator[T], take: Callable[[T], Awaitable[object]]
+) -> AsyncIterator[None]:
+    """Have each piece of a load taken meanwhile; at the end, wait until the last was."""
+    stop = asyncio.Event()
+
+    async def go() -> None:
+        async for piece in load:
+            await take(piece)
+            if stop.is_set():
+                return
+
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(go())
+        yield
+        stop.set()

@@ -14,6 +14,13 @@ PACKAGES = ("agent", "hub", "codec", "spark")
 TOPS = [*(ROOT / each / f"backhaul_{each}" for each in PACKAGES), ROOT / "codec/backhaul_runtime"]
 ROOMS = sorted(file.parent for top in TOPS for file in top.rglob("__init__.py"))
 MODULES_MAX = 20
+LINES_MAX = 400
+# Longer still: only what is taken away may change here.
+LONGER = {
+    "tests/agent/test_bundle_packer.py": 419,
+    "tests/browser/test_screens.py": 405,
+    "tests/spark/test_past_answers.py": 421,
+}
 # Parsing every file would take a second and more.
 IMPORTS = re.compile(
     r"^[ \t]*(?:from[ \t]+(\S+)[ \t]+import[ \t]+(\([^)]*\)|.*)|import[ \t]+(.*))$", re.MULTILINE
@@ -39,6 +46,20 @@ def test_every_room_says_what_it_is_for_and_where_one_enters(room: Path) -> None
 def test_no_room_holds_more_than_can_be_overseen(room: Path) -> None:
     modules = [each.name for each in room.glob("*.py") if each.name != "__init__.py"]
     assert len(modules) <= MODULES_MAX, modules
+
+
+def test_no_module_is_longer_than_can_be_overseen() -> None:
+    """Of tests it is split by subject; what the parts share has a module beside them, or in tests/support."""
+    sizes = {
+        str(file.relative_to(ROOT)): file.read_text().count("\n")
+        for top in (*TOPS, ROOT / "tests", ROOT / "benchmarks", ROOT / "demo")
+        for file in top.rglob("*.py")
+    }
+    assert len(sizes) > 1000
+    assert {
+        name: lines for name, lines in sizes.items() if lines > LONGER.get(name, LINES_MAX)
+    } == {}
+    assert [name for name in LONGER if sizes.get(name, 0) <= LINES_MAX] == []
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -109,3 +130,21 @@ def test_no_module_below_tests_imports_a_benchmark() -> None:
     """A benchmark may change what it measures at will; what both need stands in tests/support."""
     found = [each for each in imports_of_tests() if each[1].split(".")[0] == "benchmarks"]
     assert found == []
+
+
+def test_no_test_module_mixes_tests_with_and_without_servers() -> None:
+    """Else a quick run imports what only the others need; of each kind there is a module, `..._at_server.py`."""
+    server, mixed = re.compile(r"mark\.(?:nats|spark|chaos)\b"), []
+    for file in (ROOT / "tests").rglob("test_*.py"):
+        text = file.read_text()
+        if not server.search(text) or re.search(r"^pytestmark = ", text, re.MULTILINE):
+            continue
+        marked = {
+            any(server.search(ast.unparse(each)) for each in test.decorator_list)
+            for test in ast.parse(text).body
+            if isinstance(test, ast.FunctionDef | ast.AsyncFunctionDef)
+            and test.name.startswith("test_")
+        }
+        if len(marked) > 1:
+            mixed.append(str(file.relative_to(ROOT)))
+    assert mixed == []

@@ -70,7 +70,7 @@ from backhaul_agent.uplink.dispatch import Asks, Watermarks
 from backhaul_agent.uplink.epoch_sync import EpochWords
 from backhaul_agent.uplink.flow_control import Flow
 from backhaul_agent.uplink.lane import Lane
-from backhaul_agent.uplink.stall_report import Standstill
+from backhaul_agent.uplink.stall_report import StallReport
 from backhaul_codec.protocol.rotation import SUBJECT as rotation_subject
 from backhaul_runtime import metrics_server
 from backhaul_runtime.clock import SteadyClock
@@ -151,7 +151,7 @@ class Parts:
         self._downlink.register("c", self._commands.on_message)
         self._uplink = UplinkState()
         self._redial = Redial(config.link.redial_after_s)
-        self._standstill = Standstill(config.link.stalled_after_s)
+        self._stall_report = StallReport(config.link.stalled_after_s)
         self._uplink.on_up += [marks.link_up, self._writer.wake]
         self._uplink.on_look.append(self._on_link)
         self._uplink.on_traffic.append(account.on_traffic)
@@ -370,7 +370,7 @@ class Parts:
 
     def _tell_what_stands_still(self, up: bool | None) -> None:
         lanes = ((lane.name, *lane.entered.owed()) for lane in self._lanes)
-        if still := self._standstill.look(lanes, self._clock.monotonic_s(), up=bool(up)):
+        if still := self._stall_report.look(lanes, self._clock.monotonic_s(), up=bool(up)):
             self._timekeeper.exchange.tell(self._ledger.epoch, still)
 
     def status(self) -> dict[str, Any]:

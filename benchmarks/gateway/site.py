@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from backhaul_codec import Point
 from backhaul_runtime.clock import SYSTEM_CLOCK
 from benchmarks.errors import BenchmarkError
-from benchmarks.load import drive
+from benchmarks.load import drive, working
 from tests.support.readings_account import Account
 
 if TYPE_CHECKING:
@@ -229,18 +229,8 @@ async def resumes(site: Site, work: Work, times: int, cut_s: float) -> list[floa
 @asynccontextmanager
 async def driving(site: Site, work: Work | float) -> AsyncIterator[None]:
     """Have the site work meanwhile; at the end, wait until it has sent the last."""
-    stop = asyncio.Event()
-
-    async def go() -> None:
-        async for points in _points(work, SYSTEM_CLOCK):
-            await site.sent(points)
-            if stop.is_set():
-                return
-
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(go())
+    async with working(_points(work, SYSTEM_CLOCK), site.sent):
         yield
-        stop.set()
 
 
 async def _points(work: Work | float, clock: Clock) -> AsyncIterator[list[Point]]:

@@ -17,7 +17,7 @@ from backhaul_codec.subjects import parse_uplink, point_subject
 from backhaul_codec.wire.placed import decode_placed
 from backhaul_codec.wire.plain_reader import PlainReader
 from backhaul_runtime.clock import Clock
-from benchmarks.load import drive
+from benchmarks.load import drive, working
 from tests.support.rig.vehicle import DEVICE
 
 if TYPE_CHECKING:
@@ -106,15 +106,5 @@ class Arrivals:
 @asynccontextmanager
 async def driving(publisher: Publisher, points_per_s: float, clock: Clock) -> AsyncIterator[None]:
     """Have a simulated vehicle take readings meanwhile; at the end, wait for the last answer."""
-    stop = asyncio.Event()
-
-    async def go() -> None:
-        async for batch in drive(DEVICE, points_per_s, clock):
-            await publisher.keep(batch)
-            if stop.is_set():
-                return
-
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(go())
+    async with working(drive(DEVICE, points_per_s, clock), publisher.keep):
         yield
-        stop.set()

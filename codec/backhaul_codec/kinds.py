@@ -40,6 +40,18 @@ class MessageKind(NamedTuple):
     worth: Worth
     receivers: tuple[str, ...]
     """The rooms that take it in, beside continuity and the table points."""
+    stamped: bool = False
+    """Whether the agent itself stamps it: while it does not know the time, such a message waits for that."""
+
+    @property
+    def first(self) -> str:
+        """Return the first token of its subjects."""
+        return self.prefix.partition(".")[0]
+
+    @property
+    def stored(self) -> str:
+        """Return the subject by which a stream takes it in: of all kinds with the same first token."""
+        return f"{self.first}.>" if any(self.names) else self.first
 
 
 FRAME = MessageKind("f", "f", ("node",), BULK, Worth.TELEMETRY, ("hub/sync", "spark/rules"))
@@ -53,14 +65,31 @@ POINT = MessageKind(
 )
 """Heads: one point, or points that hold or fall as one. Of an edge, and of several, they are worth CONFIG."""
 SYSTEM = MessageKind(
-    *("e", "e", ("type",), LIVE, Worth.EVENT, ("hub/uplink", "hub/sync", "spark/completeness"))
+    *(
+        "e",
+        "e",
+        ("type",),
+        LIVE,
+        Worth.EVENT,
+        ("hub/uplink", "hub/sync", "spark/completeness"),
+        True,
+    )
 )
 """The agent's own events; SYSTEM_KINDS says more of some."""
-REPORT = MessageKind("a", "e.app", ("type",), LIVE, Worth.EVENT, ("hub/broadcast", "hub/twin"))
+REPORT = MessageKind(
+    "a", "e.app", ("type",), LIVE, Worth.EVENT, ("hub/broadcast", "hub/twin"), True
+)
 """Events that programs report: none of them can say anything in the agent's name."""
-RESULT = MessageKind("r", "r", ("key",), LIVE, Worth.EVENT, ("hub/commands",))
+RESULT = MessageKind("r", "r", ("key",), LIVE, Worth.EVENT, ("hub/commands",), True)
 KINDS = (FRAME, BUNDLE, DICTIONARY, POINT, SYSTEM, REPORT, RESULT)
 BY_PREFIX = {kind.prefix: kind for kind in KINDS}
+STAMPED = tuple({f"{kind.first}.": None for kind in KINDS if kind.stamped})
+"""Beginnings of the subjects of all that the agent stamps itself."""
+
+
+def stored_subjects(*lanes: Lane) -> list[str]:
+    """Return the subjects that a vehicle's streams of these lanes store, each once."""
+    return list(dict.fromkeys(kind.stored for lane in lanes for kind in KINDS if kind.lane == lane))
 
 
 class SystemKind(NamedTuple):

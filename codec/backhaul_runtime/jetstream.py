@@ -5,6 +5,7 @@ Requests and answers stay dictionaries: nats-py's typed configurations do not kn
 
 from __future__ import annotations
 
+from base64 import b64decode
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -29,6 +30,17 @@ STREAM_NOT_MADE = 10049
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
+class StreamMessage(NamedTuple):
+    """A message as a stream holds it, by the word of the stream's leader."""
+
+    seq: int
+    subject: str
+    data: bytes
+    headers: bytes = b""
+    time: str = ""
+    """When the stream took it in, as the server writes it: see `stamp_ns`."""
+
+
 class Refusal(NamedTuple):
     """The server's error: its code as in HTTP, its own number, and its words."""
 
@@ -47,6 +59,15 @@ def read_answer(data: bytes) -> tuple[dict[str, Any], Refusal | None]:
         return answer, None
     code, err_code = int(failed.get("code", 0)), int(failed.get("err_code", 0))
     return answer, Refusal(code, err_code, str(failed.get("description", "")))
+
+
+def message_in(answer: dict[str, Any]) -> StreamMessage:
+    """Return the message in an answer to STREAM.MSG.GET. Raises: ValueError: its bytes are no base64."""
+    said = answer["message"]
+    data, headers = (b64decode(said.get(name) or "", validate=True) for name in ("data", "hdrs"))
+    return StreamMessage(
+        int(said["seq"]), str(said.get("subject", "")), data, headers, str(said.get("time", ""))
+    )
 
 
 def covers(current: Any, wanted: Any) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from backhaul_agent.ledger.sequence_offsets import STEPS_MAX, OffsetStep, Steps
+from backhaul_agent.ledger.sequence_offsets import STEPS_MAX, OffsetStep, SequenceOffsets
 from backhaul_agent.uplink.appender import Appender, AppenderState, AppendTurn, Limits, Tail
 
 EPOCH = 7
@@ -61,7 +61,9 @@ def test_halts_where_others_know_seqs_this_ledger_never_gave_out(tail: Tail) -> 
 
 def test_a_stream_that_went_back_is_whole_once_what_it_falls_short_of_is_stored() -> None:
     """The hub may hold all of it: what follows must not get sequences that the hub has passed."""
-    it = Appender(EPOCH, LIMITS, opened_seq=3, used_seq=3, steps=Steps("a", [OffsetStep(0, 0)]))
+    it = Appender(
+        EPOCH, LIMITS, opened_seq=3, used_seq=3, steps=SequenceOffsets("a", [OffsetStep(0, 0)])
+    )
     it.committed(3)
     it.set_watermark(3)
     it.connected()
@@ -223,7 +225,7 @@ def test_runs_and_new_messages_take_turns() -> None:
 
 def test_steps_keep_what_later_messages_may_have_had() -> None:
     steps = (
-        Steps()
+        SequenceOffsets()
         .with_step("a", OffsetStep(0, 0))
         .with_step("a", OffsetStep(10, 5))
         .with_step("a", OffsetStep(20, 2))
@@ -231,11 +233,11 @@ def test_steps_keep_what_later_messages_may_have_had() -> None:
     assert [steps.bound(seq) for seq in (0, 9, 10, 19, 20, 99)] == [5, 5, 5, 5, 2, 2]
     assert steps.last == 2
     assert steps.with_step("a", OffsetStep(10, 7)).steps == [OffsetStep(0, 0), OffsetStep(10, 7)]
-    assert steps.with_step("b", OffsetStep(3, 1)) == Steps("b", [OffsetStep(3, 1)])
+    assert steps.with_step("b", OffsetStep(3, 1)) == SequenceOffsets("b", [OffsetStep(3, 1)])
 
 
 def test_many_steps_become_fewer_and_never_a_lower_bound() -> None:
-    steps = Steps()
+    steps = SequenceOffsets()
     offsets = [(seq, (seq * 7) % 13) for seq in range(3 * STEPS_MAX)]
     for seq, offset in offsets:
         steps = steps.with_step("a", OffsetStep(seq, offset))

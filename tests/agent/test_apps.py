@@ -13,20 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_asyncio
-from click.testing import CliRunner
 from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 
 from backhaul_agent.apps.doors import ASKED
-from backhaul_agent.cli.main import cli
 from backhaul_agent.client import Agent, connect
 from backhaul_agent.client.artifacts import ArtifactClient
 from backhaul_agent.client.config import ConfigClient
 from backhaul_agent.client.history import history
 from backhaul_agent.commands.handlers import NotDeliveredError, ask_program
-from backhaul_agent.errors import AppError, NotKnownError, RefusedError, VehicleFilesError
+from backhaul_agent.errors import AppError, NotKnownError, RefusedError
 from backhaul_agent.ledger.command_rows import CommandRow, RunState
 from backhaul_codec import Point
+from tests.agent.app_rights import PUBLISH, RIGHTS, SUBSCRIBE, config_of, settled
 from tests.agent.app_vehicle import Vehicle
 from tests.support.nats_server import NatsServer
 from tests.support.rig import patient
@@ -37,16 +36,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from nats.aio.client import Client
     from nats.aio.msg import Msg
 
 
 pytestmark = [pytest.mark.nats, pytest.mark.asyncio(loop_scope="module")]
-
-RIGHTS = (
-    *("--publish", "gps", "--publish", "front left", "--event", "armed", "--read", "battery"),
-    *("--set", "pump", "--command", "door.unlock", "--artifacts"),
-)
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
@@ -57,14 +50,6 @@ async def vehicle(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Veh
         assert "taken it over" in await made.run("app", "add", "gps", *RIGHTS)
         assert "taken it over" in await made.run("app", "add", "other")
         yield made
-
-
-async def settled(client: Client) -> None:
-    """Return when the server knows what this client hears, and no more.
-
-    nats-py's flush does not say that: its ping may overtake what it has yet to send.
-    """
-    await client.request("agent.status", b"", timeout=30)
 
 
 async def test_questions_beyond_what_may_wait_are_answered_that_we_are_busy(
@@ -100,12 +85,6 @@ async def test_files_of_one_program_make_way_for_no_other_programs(vehicle: Vehi
     assert said == {"held": 2}
     ended = await gps.ask("agent.artifact.end", json.dumps({"id": number}).encode())
     assert ended["id"] == number
-
-
-async def config_of(vehicle: Vehicle) -> ConfigClient:
-    """Heads, as the agent itself sees them."""
-    key = str(vehicle.dir / "agent.nk")
-    return ConfigClient(await vehicle._stack.enter_async_context(connect(vehicle.url, nkey=key)))
 
 
 async def test_a_program_does_what_it_may(vehicle: Vehicle) -> None:
@@ -182,35 +161,6 @@ async def test_commands_go_to_the_program_that_has_them_and_back(vehicle: Vehicl
         await ask_program(agent, row, timeout_s=30, result_bytes_max=1000)
 
 
-PUBLISH = {
-    *("app.gps", "app.gps.lat", "app.battery.soc", "app.other2.x", "app"),
-    *("agent.event.armed", "agent.set", "agent.set.other", "agent.node.create", "agent.tree"),
-    *(
-        "agent.get",
-        "agent.get.other",
-        "agent.history",
-        "agent.history.other",
-        "agent.artifact.list",
-    ),
-    # What the technician's page tells: for the agent's own login.
-    *("agent.commands", "agent.events", "agent.waiting"),
-    *("agent.changed.gps.lat.%25", "agent.rejected.app.gps", "agent.in.x", "agent.ready"),
-    # Streams of the agent, and their API under all its names; flow control and acknowledgements.
-    *("f.other", "p.other.x.%25", "e.armed", "r.id1", "n.other.f.other", "c.id1", "s.digest"),
-    *("$JS.API.INFO", "$JS.API.STREAM.DELETE.OUT_live", "$JS.VID-001.API.STREAM.NAMES", "$KV.x.y"),
-    *("$JS.ACK.OUT_live.tok1.1.1.1.1.0", "$JS.FC.OUT_live.tok1.x", "$O.x.C.y"),
-    # The hub, commands, other programs' answers, the server itself.
-    *("hubapi.CONSUMER.RESET.DOWN_00.x", "dlv.VID-001.tok1_live", "clk.VID-001", "blob.VID-001"),
-    *("cmd.door.unlock", "cmdopen.x", "_INBOX.x", "_R_.x.y", "$SYS.REQ.SERVER.PING", "$SRV.PING"),
-}
-SUBSCRIBE = {
-    *(">", "app.>", "app.other.>", "agent.>", "agent.changed.>", "agent.changed.other.*.*"),
-    *("agent.rejected.>", "agent.rejected.app.gps.>", "agent.ready", "agent.status", "agent.in.>"),
-    *("cmd.>", "cmd.door.unlock", "cmdopen.>", "f.>", "p.>", "e.>", "$JS.API.>", "$JS.>", "_R_.>"),
-    *("dn.>", "in.>", "$SYS.>", "$SRV.>", "hubapi.>"),
-}
-
-
 async def test_a_program_can_do_nothing_else(vehicle: Vehicle) -> None:
     other = await vehicle.login("apps/other.nk")
     publish, subscribe = await other.refusals(PUBLISH, SUBSCRIBE)
@@ -274,41 +224,6 @@ async def test_answers_reach_nobody_but_who_asked(vehicle: Vehicle) -> None:
     assert not [each.subject for each in heard if each.subject.startswith(answered)]
     streams = (await vehicle.login("agent.nk")).client.jetstream()
     assert (await streams.stream_info("OUT_live")).config.name == "OUT_live"
-
-
-async def test_in_one_account_an_answer_would_start_a_command(tmp_path: Path) -> None:
-    """Why each program has an account of its own."""
-    everybody = """accounts {
-      VEH { users: [{ user: agent, password: a }], exports: [{ service: "app.>" }] }
-      APPS {
-        users: [
-          { user: gps, password: a, permissions { subscribe: ["cmd.unlock"] } }
-          { user: other, password: a, permissions { publish: ["app.other.>"] } }
-        ]
-        imports: [{ service: { account: VEH, subject: "app.>" } }]
-      }
-    }"""
-    server = NatsServer(tmp_path / "leaf", extra=everybody)
-    server.start()
-    try:
-        async with AsyncExitStack() as stack:
-            agent, gps, other = [
-                await stack.enter_async_context(
-                    await patient.connect(server.url, user=user, password="a")
-                )
-                for user in ("agent", "gps", "other")
-            ]
-
-            async def keep(message: Any) -> None:
-                await message.respond(b'{"kept":1}')
-
-            await agent.subscribe("app.>", cb=keep)
-            commands = await gps.subscribe("cmd.unlock")
-            await asyncio.gather(agent.flush(), gps.flush())
-            await other.publish("app.other.x", b"1", reply="cmd.unlock")
-            assert (await commands.next_msg(30)).data == b'{"kept":1}'
-    finally:
-        server.stop()
 
 
 async def test_nobody_is_let_in_without_a_key_until_an_operator_says_so(vehicle: Vehicle) -> None:
@@ -454,10 +369,3 @@ async def test_a_mistake_is_refused_and_changes_nothing(
     with pytest.raises(AppError, match=complaint):
         await vehicle.run("app", *words)
     assert {path: path.read_text() for path in vehicle.dir.rglob("*") if path.is_file()} == before
-
-
-async def test_a_vehicle_that_has_not_enrolled_has_no_programs(tmp_path: Path) -> None:
-    with pytest.raises(VehicleFilesError, match="first: backhaul-agent enrol"):
-        CliRunner().invoke(
-            cli, ["app", "add", "gps", "--dir", str(tmp_path)], catch_exceptions=False
-        )

@@ -10,7 +10,7 @@ import pytest
 from backhaul_agent.commit.contents import Frame, Points
 from backhaul_agent.commit.framer import Framer, in_order
 from backhaul_agent.commit.participant import Draft
-from backhaul_agent.commit.queues import BUNDLES_BYTES_MAX, BUNDLES_MAX, Arrivals, Counters
+from backhaul_agent.commit.queues import BUNDLES_BYTES_MAX, BUNDLES_MAX, Counters, PublishQueues
 from backhaul_agent.config import FrameConfig
 from backhaul_agent.ledger.lane_routing import Lanes
 from backhaul_agent.ledger.rows import LedgerChanges
@@ -135,7 +135,7 @@ def test_the_newest_bundles_stay_in_memory_as_far_as_there_is_room(
     """While the link is away nobody takes them."""
     nothing: Any = cast("Any", None)
     noise, framer = random.Random(1), Framer(LIMITS)
-    arrivals = Arrivals(CONFIG.ingest, framer, nothing, nothing, Counters(), lambda: None)
+    arrivals = PublishQueues(CONFIG.ingest, framer, nothing, nothing, Counters(), lambda: None)
     for time in range(kept + 4):
         values = [Point("a", "log", time, noise.randbytes(value_bytes))]
         draft = Draft(LedgerChanges(), 0.0, flush=True, contents=[Points("a", values)])

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest.mock import ANY
 
 import pytest
@@ -16,16 +15,10 @@ from backhaul_agent.commands import child
 from backhaul_agent.commands import handlers as command_runs
 from backhaul_agent.commands.handlers import NotDeliveredError, ask_program, run_executable
 from backhaul_agent.commands.outcome import ended
-from backhaul_agent.ledger.command_rows import RunOutcome, RunState
+from backhaul_agent.ledger.command_rows import RunState
 from backhaul_codec.protocol.command_errors import ErrorCode
 from tests.agent.command_rig import Connection, row
-from tests.support.rig import patient
 from tests.support.waiting import until
-
-if TYPE_CHECKING:
-    from nats.aio.msg import Msg
-
-    from tests.support.nats_server import NatsServer
 
 
 async def test_a_run_ends_with_its_process_group_at_its_timeout(
@@ -150,36 +143,3 @@ async def test_what_a_run_complains_of_is_kept_to_a_bound_and_goes_to_no_log_raw
     assert len(said.complaint) <= command_runs.COMPLAINT_BYTES_MAX
     assert said.complaint_bytes == 3_000_020
     assert capfd.readouterr().err == ""
-
-
-@pytest.mark.nats
-async def test_what_becomes_of_a_command_for_a_program(nats_server: NatsServer) -> None:
-    program, agent = [await patient.connect(nats_server.url) for _ in range(2)]
-
-    async def ask(answer: bytes | None, timeout_s: float = 30.0) -> RunOutcome:
-        async def on_command(message: Msg) -> None:
-            if answer is not None:
-                await message.respond(answer)
-
-        subscription = await program.subscribe("cmd.plain", cb=on_command)
-        await program.flush()
-        try:
-            return await ask_program(agent, row(), timeout_s=timeout_s, result_bytes_max=64)
-        finally:
-            await subscription.unsubscribe()
-            await program.flush()
-
-    with pytest.raises(NotDeliveredError):
-        await ask_program(agent, row(), timeout_s=30, result_bytes_max=64)
-    assert await ask(b'{"open": true}') == RunOutcome(RunState.DONE, result=b'{"open":true}')
-    assert await ask(b"") == RunOutcome(RunState.DONE, result=b"null")
-    assert await ask(b'{"error": "jammed"}') == ended(ErrorCode.BY_PROGRAM, why="jammed")
-    assert (await ask(b"{")).state is RunState.FAILED
-    assert (await ask(b"1" * 65)).error.startswith("its result had 65 bytes")
-    # Whether it was carried out nobody can know.
-    assert (await ask(None, timeout_s=0.1)).state is RunState.INTERRUPTED
-    asking = asyncio.create_task(ask(None, timeout_s=60))
-    await until(lambda: len(agent._resp_map) > 0)
-    await agent.close()
-    assert (await asking).state is RunState.INTERRUPTED
-    await program.close()

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
 import sys
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,24 +12,20 @@ from structlog.testing import capture_logs
 
 from backhaul_agent.commands import child, outcome
 from backhaul_agent.commands.decide import RUNS_MAX, CommandBook, CommandStep, read
-from backhaul_agent.commands.service import SINCE, CommandService
-from backhaul_agent.commit.writer import Writer
-from backhaul_agent.config import ClockConfig, CommandConfig, CommandsConfig, Config, DeviceConfig
-from backhaul_agent.hub_time.hub_clock import HubClock
+from backhaul_agent.commands.service import SINCE
+from backhaul_agent.config import CommandConfig
 from backhaul_agent.ledger.command_rows import RunOutcome, RunState
 from backhaul_agent.ledger.rows import Inbound, Inward, LedgerChanges
-from backhaul_codec import Opaque, decode
 from backhaul_codec.protocol.command_errors import ErrorCode
 from tests.agent.command_rig import NOW, Connection, S, row
+from tests.agent.commanded_vehicle import InStream, Vehicle, shell, vehicle
 from tests.agent.ledgers import open_ledger
 from tests.support.agent_clock import FakeClock
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from backhaul_agent.ledger.ledger import Ledger
 
 BOOK = CommandBook([CommandConfig("safe", idempotent=True), CommandConfig("plain")])
 
@@ -105,87 +98,6 @@ def test_garbage_is_no_command(id_: str, data: bytes) -> None:
         read(id_, data)
 
 
-class Vehicle:
-    """A command service on a real ledger, whose hub we are."""
-
-    def __init__(self, ledger: Ledger, clock: FakeClock, *handlers: CommandConfig, trust: Any):
-        self.client: Any = None
-        config = Config(
-            device=DeviceConfig(id="VID-001", token="t"),
-            command=handlers,
-            commands=CommandsConfig(rows_max=10),
-            clock=ClockConfig(trust_system=trust),
-        )
-        self.ledger = ledger
-        self.clock = HubClock(clock, config.clock)
-        self.writer = Writer(ledger, config, self.clock, on_commit=lambda: None)
-        self.service = CommandService(config, ledger, self.writer, self.clock, lambda: self.client)
-        self.tasks: list[asyncio.Task[None]] = []
-
-    async def start(self) -> None:
-        self.tasks = [asyncio.create_task(self.writer.run())]
-        self.tasks.append(asyncio.create_task(self.service.run()))
-        if self.clock.latest_ns() is not None:
-            await until(lambda: SINCE in self.ledger.meta)
-
-    async def stop(self) -> None:
-        """Cut off what runs, as the end of the agent does."""
-        for task in reversed(self.tasks):
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
-
-    async def send(self, id_: str, name: str, *, sent_s: int = 1, deadline_s: int = 300) -> None:
-        now_ns = self.clock.now_ns()
-        body = {
-            "name": name,
-            "sent_ns": now_ns + sent_s * S,
-            "deadline_ns": now_ns + deadline_s * S,
-        }
-        changes = Inward()
-        data = json.dumps(body | {"params": [id_]}).encode()
-        self.service.on_message(Inbound(["c", id_], data, fresh=True), changes)
-        await self.writer.apply(changes)
-        self.service.wake()
-
-    async def said(self, id_: str) -> list[dict[str, Any]]:
-        """Return all that was said of a command, in order."""
-        said = []
-        for each in await self.ledger.read("live", 1, 1000):
-            if each.subject == f"r.{id_}":
-                value = decode(each.body, key=id_).points[0].value
-                assert isinstance(value, Opaque)
-                said.append(json.loads(value.data))
-        return said
-
-    async def end(self, id_: str, times: int = 1) -> dict[str, Any]:
-        """Wait until a command has ended, and return what was said last."""
-        for _ in range(12_000):
-            said = await self.said(id_)
-            if sum(each["state"] != "accepted" for each in said) >= times:
-                return said[-1]
-            await asyncio.sleep(0.01)
-        pytest.fail(f"{id_} never ended: {await self.said(id_)}")
-
-
-@asynccontextmanager
-async def vehicle(
-    path: Path, *handlers: CommandConfig, clock: FakeClock | None = None, trust: str = "yes"
-) -> AsyncIterator[Vehicle]:
-    ledger = await open_ledger(path / "ledger.db")
-    made = Vehicle(ledger, clock or FakeClock(), *handlers, trust=trust)
-    await made.start()
-    try:
-        yield made
-    finally:
-        await made.stop()
-        await ledger.close()
-
-
-def shell(name: str, script: str, **fields: Any) -> CommandConfig:
-    return CommandConfig(name, run=("/bin/sh", "-c", script), **fields)
-
-
 async def test_the_ledger_says_running_before_the_handler_starts(tmp_path: Path) -> None:
     look = (
         "import sqlite3, sys; print(sqlite3.connect(sys.argv[1]).execute("
@@ -213,21 +125,6 @@ async def test_a_run_cut_short_is_reported_and_never_started_again(tmp_path: Pat
     async with vehicle(tmp_path, once, safe) as it:
         await until(lambda: log.read_text() == "ran\nc2\nc2\n")
         assert len(await it.said("c1")) == 2
-
-
-class InStream:
-    """Stands for the leaf's stream IN, of which it matters here only what stands in it."""
-
-    def __init__(self) -> None:
-        self.held: list[str] = []
-        self.looks = 0
-
-    async def subjects(self, _: str, __: str) -> list[str]:
-        self.looks += 1
-        return list(self.held)
-
-    async def purge_subject(self, _: str, subject: str, **__: object) -> None:
-        self.held.remove(subject)
 
 
 async def test_a_finished_command_that_came_again_leaves_in_again(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sqlite3
-from itertools import count
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,20 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backhaul_agent.commit.contents import ConfigWrite, Points
-from backhaul_agent.commit.queues import QueuedPublish
-from backhaul_agent.commit.writer import Writer
-from backhaul_agent.config import ClockConfig, Config, DeviceConfig, FrameConfig
-from backhaul_agent.errors import LedgerStorageError
 from backhaul_agent.hub_time.estimator import ClockSample
 from backhaul_agent.hub_time.hub_clock import HubClock, HubClockState, Quality
 from backhaul_agent.leaf.link_state import UplinkState
 from backhaul_agent.ledger.rows import Outgoing, Pending
 from backhaul_agent.ledger.system_events import event
 from backhaul_agent.time_sync.correct_stamps import (
-    SETTLE_ROWS,
     Correction,
     Corrections,
-    StampCorrector,
     clock_body,
     correct,
     settled,
@@ -36,28 +28,14 @@ from backhaul_codec import Opaque, Point, decode, encode_frame, encode_point
 from backhaul_codec.state.merge import HeadKey
 from backhaul_codec.wire.placed import Placed
 from tests.agent.ledgers import FailingDisk, open_ledger
+from tests.agent.unsynced_agent import CONFIG, NOW, Agent, S, pending
 from tests.support.agent_clock import FakeClock
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
     from pathlib import Path
 
-    from backhaul_agent.ledger.ledger import Ledger
-    from backhaul_agent.ledger.rows import LedgerRow
-
-S = 10**9
-NOW = 1_780_000_000 * S
 STATE = HubClockState(Quality.SYNCED, 5, 7, "boot-a")
-CONFIG = Config(
-    device=DeviceConfig(id="VID-001", token="tok"),
-    frame=FrameConfig(points_max=3),
-    clock=ClockConfig(drift_ppm=0.0),
-)
 shifts = st.integers(-(2**62), 2**62)
-
-
-def pending(subject: str, body: bytes) -> Pending:
-    return Pending(1, subject, body, 9)
 
 
 @given(times=st.lists(st.integers(-(2**61), 2**61), min_size=1), shift=shifts)
@@ -148,108 +126,6 @@ def test_a_better_estimate_that_comes_meanwhile_changes_the_order_of_no_readings
     assert stamp(2) == first + 1
 
 
-class Agent:
-    """A ledger, a writer and a corrector on a clock that starts in 1970; the writer is driven by hand."""
-
-    def __init__(self, ledger: Ledger, system: FakeClock) -> None:
-        self.ledger, self.system = ledger, system
-        self.clock = HubClock(system, CONFIG.clock)
-        self.writer = Writer(ledger, CONFIG, self.clock, on_commit=lambda: None)
-        self.corrector = StampCorrector(ledger, self.writer, self.clock)
-
-    @classmethod
-    async def start(cls, path: Path, system: FakeClock, disk: FailingDisk, boot: str) -> Agent:
-        agent = cls(await open_ledger(path, opener=disk), system)
-        agent.clock.start(boot, await agent.ledger.boots())
-        await agent.writer.restore()
-        return agent
-
-    async def keep(self, content: Points | ConfigWrite) -> None:
-        self.writer.submit(QueuedPublish(content, 10, True, lambda *_: None))
-        await self.commit()
-
-    async def commit(self) -> None:
-        await self.writer._commit(flush=False)
-
-    async def stamp(self, number: int, *, live: bool = False) -> int:
-        """Keep a point stamped now; return the true time."""
-        point = Point("n", "t", self.clock.now_ns(), float(number))
-        quality = self.clock.quality
-        await self.keep(Points("n", [point], live, self.clock.mark, quality))
-        return NOW + self.system.steady_ns()
-
-    async def settle(self, *, transactions: int | None = None) -> None:
-        """Do what `StampCorrector` does, or only its first so many transactions, as before a crash."""
-        await self.commit()
-        corrections = Corrections(self.clock)
-        while transactions is None or transactions > 0:
-            rows = await self.ledger.pending(self.clock.marks, SETTLE_ROWS)
-            if not rows:
-                return
-            changes = settled(rows, corrections)
-            self.writer._deferred._owed.inbound.append(changes)
-            await self.commit()
-            self.corrector._count(changes)
-            transactions = None if transactions is None else transactions - 1
-
-    def sync(self) -> None:
-        steady = self.system.steady_ns()
-        self.clock.adopt(ClockSample(steady, NOW + steady, NOW + steady, steady))
-
-    async def rows(self) -> list[LedgerRow]:
-        found: list[LedgerRow] = []
-        for lane in ("live", "bulk"):
-            found += await self.ledger.read(lane, 1, 10_000)
-        return found
-
-    async def times(self) -> dict[float, int]:
-        """Return the time of each numbered point that is in a message."""
-        found: dict[float, int] = {}
-        for row in await self.rows():
-            if row.subject[0] in "bp":
-                for point in decode(row.body, node="n", type="t", key="").points:
-                    assert isinstance(point.value, float)
-                    assert point.value not in found
-                    found[point.value] = point.time
-        return found
-
-
-async def test_a_crash_between_transactions_corrects_each_message_exactly_once(
-    tmp_path: Path,
-) -> None:
-    system, disk, path = FakeClock(0), FailingDisk(), tmp_path / "ledger.db"
-    agent = await Agent.start(path, system, disk, "boot-a")
-    true = {}
-    for number in range(3 * SETTLE_ROWS + 7):
-        system.advance(1.5)
-        true[float(number)] = await agent.stamp(number, live=number % 2 == 0)
-    held = agent.ledger.lanes["live"], agent.ledger.lanes["bulk"]
-    assert [lane.ready_seq for lane in held] == [0, 0]
-    agent.sync()
-    await agent.settle(transactions=1)  # and then the process is killed
-    await agent.ledger.close()
-    # The same boot, half of it corrected; the anchor is known from the ledger.
-    system.wall_ns += 40 * 365 * 86_400 * S
-    agent = await Agent.start(path, system, disk, "boot-a")
-    assert agent.clock.quality is Quality.SYNCED
-    await agent.settle(transactions=1)
-    await agent.ledger.close()
-    # And once more, in another boot.
-    agent = await Agent.start(path, FakeClock(0), disk, "boot-b")
-    await agent.settle()
-    try:
-        assert await agent.times() == true
-        assert {row.boot for row in await agent.rows()} == {0}
-        assert [lane.ready_seq == lane.last_seq for lane in agent.ledger.lanes.values()] == [
-            True,
-            True,
-        ]
-        clocks = [decode(row.body).clock for row in await agent.rows() if row.subject == "b"]
-        assert set(clocks) == {0}
-    finally:
-        await agent.ledger.close()
-
-
 async def test_staged_points_wait_for_the_time_over_a_restart(tmp_path: Path) -> None:
     system, disk, path = FakeClock(0), FailingDisk(), tmp_path / "ledger.db"
     agent = await Agent.start(path, system, disk, "boot-a")
@@ -293,7 +169,7 @@ async def test_points_found_not_to_be_sent_after_stamps_were_put_right_do_not_ho
 
     try:
         await settle_if_due()
-        agent.writer.gate.suspects.clear(former)
+        agent.writer.gate.unconfirmed.clear(former)
         await agent.writer.all_written()
         assert agent.ledger.held_messages == 1
         await settle_if_due()
@@ -393,87 +269,4 @@ async def test_config_written_without_a_clock_stands_and_is_put_right(tmp_path: 
         ]
         assert times == [first, second]
     finally:
-        await agent.ledger.close()
-
-
-async def test_a_disk_that_fails_while_stamps_are_put_right_corrects_them_later_once(
-    tmp_path: Path,
-) -> None:
-    system, disk = FakeClock(0), FailingDisk()
-    agent = await Agent.start(tmp_path / "ledger.db", system, disk, "boot-a")
-    true = {float(number): await agent.stamp(number, live=True) for number in range(5)}
-    agent.sync()
-    disk.error = sqlite3.OperationalError("disk I/O error")
-    await agent.settle(transactions=1)
-    disk.error = None
-    await agent.commit()  # the writer owes it still
-    await agent.settle()
-    try:
-        assert await agent.times() == true
-    finally:
-        await agent.ledger.close()
-
-
-async def test_a_better_estimate_that_comes_while_the_disk_fails_changes_the_order_of_no_readings(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("backhaul_agent.time_sync.correct_stamps.SETTLE_ROWS", 1)
-    system = FakeClock(0)
-    agent = await Agent.start(tmp_path / "ledger.db", system, FailingDisk(), "boot-a")
-    for number in (1, 2):
-        await agent.stamp(number, live=True)
-    agent.clock.adopt(ClockSample(0, NOW, NOW, 40_000_000))
-    pending, asked = agent.ledger.pending, count()
-
-    async def failing(but_of: Collection[int], rows_max: int) -> list[Pending]:
-        if next(asked) == 1:
-            system.advance(1)
-            agent.clock.adopt(ClockSample(S, NOW + S, NOW + S, S))
-            cause = sqlite3.OperationalError("disk I/O error")
-            raise LedgerStorageError(agent.ledger.path, "reading", cause)
-        return await pending(but_of, rows_max)
-
-    monkeypatch.setattr(agent.ledger, "pending", failing)
-    writing = asyncio.create_task(agent.writer.run())
-    try:
-        with pytest.raises(LedgerStorageError):
-            await agent.corrector._settle()
-        assert agent.corrector.corrected == 1
-        await agent.corrector._settle()
-        assert agent.corrector.corrected == 2
-        times = await agent.times()
-        assert times[1.0] == times[2.0]
-    finally:
-        writing.cancel()
-        await asyncio.wait([writing])
-        await agent.ledger.close()
-
-
-async def test_what_the_disk_kept_from_being_read_says_of_the_clock_what_is_known_once_it_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    agent = await Agent.start(tmp_path / "ledger.db", FakeClock(0), FailingDisk(), "boot-a")
-    word = event("clock", clock_body(agent.clock.state()), agent.clock.now_ns())
-    await agent.keep(ConfigWrite([word._replace(boot=agent.clock.mark)], []))
-
-    writing = asyncio.create_task(agent.writer.run())
-
-    async def failing(*_: object) -> list[Pending]:
-        cause = sqlite3.OperationalError("disk I/O error")
-        raise LedgerStorageError(agent.ledger.path, "reading", cause)
-
-    with monkeypatch.context() as disk:
-        disk.setattr(agent.ledger, "pending", failing)
-        with pytest.raises(LedgerStorageError):
-            await agent.corrector._settle()
-    agent.sync()
-    try:
-        await agent.corrector._settle()
-        [row] = await agent.rows()
-        (point,) = decode(row.body, node="", type="clock").points
-        assert isinstance(point.value, Opaque)
-        assert json.loads(point.value.data)["quality"] == "synced"
-    finally:
-        writing.cancel()
-        await asyncio.wait([writing])
         await agent.ledger.close()

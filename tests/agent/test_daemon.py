@@ -6,22 +6,16 @@ import asyncio
 import json
 import random
 import sqlite3
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from backhaul_agent import daemon as daemon_module
 from backhaul_agent.client import Agent, connect
-from backhaul_agent.config import parse
-from backhaul_agent.daemon import SET_ASIDE_MAX, Daemon
-from backhaul_agent.errors import LedgerError, RefusedError
+from backhaul_agent.errors import RefusedError
 from backhaul_agent.leaf.streams import OUT_FIRST_SEQ
-from backhaul_codec import Opaque, Point, decode, encode_frame
-from backhaul_runtime.clock import SystemClock
-from tests.agent.bench import Bench, Recorder, bench
-from tests.agent.ledgers import FailingDisk
-from tests.support.agent_process import AgentProcess
+from backhaul_codec import Opaque, Point, encode_frame
+from tests.agent.bench import Bench, bench
+from tests.agent.running_parts import events_of
 from tests.support.agent_streams import assert_no_holes, points_of, read_stream, watermark
 from tests.support.hub_word import hub_that_knows
 from tests.support.rig import patient
@@ -29,8 +23,6 @@ from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from nats.aio.client import Client
 
     from tests.support.nats_server import NatsServer
 
@@ -219,23 +211,6 @@ async def test_a_deleted_stream_is_made_again_and_filled(
         assert [p.value for p in await points_of(it.client, "OUT_bulk")] == [1.0, 2.0]
 
 
-async def test_a_foreign_message_in_out_is_passed_over(
-    tmp_path: Path, nats_server: NatsServer
-) -> None:
-    """Local permissions should forbid it; if not, our appends must go on."""
-    async with bench(tmp_path, nats_server) as it:
-        assert await it.ask("app.a.b", "1") == {"kept": 1}
-        await it.drained()
-        await it.client.publish("f.x", b"garbage")
-        await it.client.flush()
-        assert await it.ask("app.a.b", "2") == {"kept": 1}
-        await it.until(lambda status: status["lanes"]["bulk"]["last_seq"] == 2)
-        status = await it.drained()
-        assert status["lanes"]["bulk"]["foreign_messages"] == 1
-        answer = await it.ask("$JS.API.STREAM.INFO.OUT_bulk", b"")
-        assert answer["state"]["messages"] == 3
-
-
 async def test_watermarks_are_read_garbage_is_not(tmp_path: Path, nats_server: NatsServer) -> None:
     async with bench(tmp_path, nats_server) as it:
         js = it.client.jetstream()
@@ -319,10 +294,6 @@ async def test_a_watermark_beyond_the_ledger_opens_a_new_epoch(
         }  # fmt: skip
 
 
-async def events_of(client: Client) -> list[Point]:
-    return [point for point in await points_of(client, "OUT_live") if not point.node]
-
-
 async def test_a_restart_that_nobody_vouches_for_goes_on_in_a_new_epoch(
     tmp_path: Path, nats_server: NatsServer
 ) -> None:
@@ -366,42 +337,6 @@ async def test_a_leaf_wiped_in_a_later_epoch_is_given_the_former_ones_again(
         assert [item.message.epoch for item in found] == [42, 43]
 
 
-async def test_streams_and_consumers_are_as_the_hub_needs_them(
-    tmp_path: Path, nats_server: NatsServer
-) -> None:
-    async with bench(
-        tmp_path, nats_server, extra="[link]\nrate_kbit_s = 20.0\nadaptive = false\n"
-    ) as it:
-        for lane, subjects, window in (
-            ("live", ["p.>", "e.>", "r.>"], 67),
-            ("bulk", ["f.>", "b", "d.>"], 5),
-        ):
-            stream = (await it.ask(f"$JS.API.STREAM.INFO.OUT_{lane}", b""))["config"]
-            assert stream["subjects"] == subjects
-            assert (stream["discard"], stream["storage"]) == ("old", "file")
-            consumer = (await it.ask(f"$JS.API.CONSUMER.INFO.OUT_{lane}.tok1", b""))["config"]
-            assert consumer["ack_policy"] == "flow_control"
-            assert consumer["deliver_subject"] == f"dlv.VID-001.tok1_{lane}"
-            assert consumer["max_ack_pending"] == window
-    async with bench(
-        tmp_path, nats_server, extra="[link]\nrate_kbit_s = 40.0\nadaptive = false\n"
-    ) as it:
-        consumer = (await it.ask("$JS.API.CONSUMER.INFO.OUT_bulk.tok1", b""))["config"]
-        assert consumer["max_ack_pending"] == 10
-
-
-async def test_in_is_sourced_from_the_devices_part_of_down(
-    tmp_path: Path, nats_server: NatsServer
-) -> None:
-    async with bench(tmp_path, nats_server, down='down_stream = "DOWN_00"\n') as it:
-        (source,) = (await it.ask("$JS.API.STREAM.INFO.IN", b""))["config"]["sources"]
-        assert source["name"] == "DOWN_00"
-        assert source["external"]["api"] == "hubapi"
-        assert source["consumer"]["name"] == "VID-001-tok1"
-        assert source["consumer"]["deliver_subject"] == "dn.VID-001.tok1"
-        assert source["subject_transforms"] == [{"src": "in.VID-001.>", "dest": ">"}]
-
-
 async def test_systemd_hears_the_life_of_the_daemon(
     tmp_path: Path, nats_server: NatsServer
 ) -> None:
@@ -425,130 +360,3 @@ async def test_shutdown_answers_then_appends_then_closes(
         assert [p.value for p in await points_of(it.client, "OUT_bulk")] == list(
             map(float, range(30))
         )
-
-
-def test_a_ledger_that_cannot_be_used_ends_the_process_with_a_hint(tmp_path: Path) -> None:
-    agent = AgentProcess(tmp_path, "nats://127.0.0.1:1")
-    db = sqlite3.connect(agent.ledger)
-    db.execute("CREATE TABLE meta (of, another, program)")
-    db.close()
-    agent.start()
-    assert agent.wait() == 1
-    assert "check ledger.path" in agent.log.read_text()
-
-
-async def test_a_damaged_ledger_is_set_aside_at_the_start(
-    tmp_path: Path, nats_server: NatsServer
-) -> None:
-    ledger, kept = tmp_path / "ledger.db", tmp_path / "ledger.db.damaged.2"
-    older = tmp_path / "ledger.db.damaged"
-    older.write_bytes(b"an older one")
-    ledger.write_bytes(b"garbage" * 1000)
-    async with bench(tmp_path, nats_server) as it:
-        assert await it.ask("app.a.b", "1") == {"kept": 1}
-        await it.drained()
-        (said,) = [point for point in await events_of(it.client) if point.type == "quarantined"]
-        assert isinstance(said.value, Opaque)
-        assert "not a database" in json.loads(said.value.data)["ledger"]
-    assert kept.read_bytes() == b"garbage" * 1000
-    assert older.read_bytes() == b"an older one"
-
-
-async def test_a_ledger_that_turns_out_damaged_is_set_aside_and_a_new_one_goes_on(
-    tmp_path: Path, nats_server: NatsServer
-) -> None:
-    async with bench(tmp_path, nats_server) as it:
-        assert await it.ask("app.a.b", "1") == {"kept": 1}
-        assert (await it.drained())["epoch"] == 42
-        it.disk.on_failure = lambda: setattr(it.disk, "error", None)
-        it.disk.error = malformed()
-        answer = await it.ask("app.a.b", "2")
-        assert answer["error"]["code"] == "storage"
-        await it.until(lambda status: bool(status["epoch"] == 43))
-        await it.drained()
-        assert await it.ask("app.a.b", "3") == {"kept": 1}
-        await it.drained()
-        assert [point.value for point in await points_of(it.client, "OUT_bulk")] == [1.0, 3.0]
-    db = sqlite3.connect(tmp_path / "ledger.db.damaged")
-    assert db.execute("SELECT value FROM meta WHERE name = 'epoch'").fetchone() == (42,)
-    db.close()
-
-
-async def test_what_was_damaged_is_told_also_where_the_next_ledger_is_damaged_at_once(
-    tmp_path: Path, nats_server: NatsServer
-) -> None:
-    (tmp_path / "ledger.db").write_bytes(b"garbage" * 1000)
-    disk = FailingDisk()  # for the second one: the first is not even read so far
-    disk.at, disk.error = "PRAGMA synchronous", malformed()
-    disk.on_failure = lambda: setattr(disk, "error", None)
-    async with bench(tmp_path, nats_server, disk=disk) as it:
-        assert await it.ask("app.a.b", "1") == {"kept": 1}
-        await it.drained()
-        said = [point.value for point in await events_of(it.client) if point.type == "quarantined"]
-        told = [json.loads(value.data)["ledger"] for value in said if isinstance(value, Opaque)]
-    assert ["not a database" in each for each in told] == [True, False]
-    assert "malformed" in told[1]
-
-
-async def test_a_disk_that_damages_one_ledger_after_the_other_ends_the_agent(
-    tmp_path: Path,
-) -> None:
-    disk = FailingDisk()
-    disk.at, disk.error = "PRAGMA", malformed()
-    text = '[device]\nid = "VID-001"\ntoken = "tok1"\n[ledger]\npath = "ledger.db"\n'
-    daemon = Daemon(
-        parse(text, tmp_path / "agent.toml"),
-        clock=SystemClock(),
-        random_u32=count(42).__next__,
-        notifier=Recorder(),
-        opener=disk,
-    )
-    with pytest.raises(LedgerError, match="malformed"):
-        await asyncio.wait_for(daemon.run(), 60)
-    assert disk.opened == SET_ASIDE_MAX + 1
-
-
-async def test_an_agent_that_starts_on_a_full_disk_waits_for_room(
-    tmp_path: Path, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(daemon_module, "ROOM_LOOK_S", 0.01)
-    disk = FailingDisk()
-    full = sqlite3.OperationalError("database or disk is full")
-    full.sqlite_errorcode = sqlite3.SQLITE_FULL
-    disk.at, disk.error = "PRAGMA synchronous", full
-
-    def room_at_last() -> None:
-        if disk.opened >= 5:
-            disk.error = None
-
-    disk.on_failure = room_at_last
-    async with bench(tmp_path, nats_server, disk=disk) as it:
-        assert await it.ask("app.a.b", "1") == {"kept": 1}
-        assert disk.opened >= 5
-
-
-def malformed() -> sqlite3.DatabaseError:
-    error = sqlite3.DatabaseError("database disk image is malformed")
-    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
-    return error
-
-
-async def test_a_durable_that_a_stray_reset_put_ahead_of_its_stream_delivers_again(
-    tmp_path: Path, nats_server: NatsServer
-) -> None:
-    """Random faults, seed 3: a reset for the stream before this one reached the new durable."""
-    async with bench(tmp_path, nats_server) as it:
-        arrived = await it.client.subscribe("dlv.VID-001.tok1_bulk")
-        await it.client.flush()
-        reset = await it.ask("$JS.API.CONSUMER.RESET.OUT_bulk.tok1", '{"seq": 285}')
-        assert "error" not in reset
-        assert await it.ask("app.battery.soc", "81.2") == {"kept": 1}
-        async with asyncio.timeout(60):
-            while True:
-                message = await arrived.next_msg(30)
-                if message.data:
-                    break
-        (point,) = decode(message.data, node="battery").points
-        assert (point.type, point.value) == ("soc", 81.2)
-        stream = await it.ask("$JS.API.STREAM.INFO.OUT_bulk", b"")
-        assert stream["state"]["last_seq"] >= 285

@@ -13,7 +13,7 @@ from backhaul_agent.commit.heads import HeadKeeper
 from backhaul_agent.ledger.lane_routing import Lanes
 from backhaul_agent.ledger.lanes import CommittedLane
 from backhaul_agent.ledger.rows import Inbound, Inward
-from backhaul_agent.ledger.sequence_offsets import Steps
+from backhaul_agent.ledger.sequence_offsets import SequenceOffsets
 from backhaul_agent.sync.digests import ROUNDS_MAX, SETTLE_S, Digests, messages_of
 from backhaul_codec import Opaque, Point, decode
 from backhaul_codec.state.merge import Head, HeadKey, Heads
@@ -183,7 +183,7 @@ def test_what_is_still_on_its_way_is_not_sent_twice() -> None:
 
 def test_what_waits_in_a_nodes_own_lane_is_not_sent_twice() -> None:
     """The root goes ahead on live; a telemetry backlog may be before the node's points."""
-    clock, lane = FakeClock(NOON), CommittedLane(3, "n_gps", 42, 6, 0, 0, Steps(), 5)
+    clock, lane = FakeClock(NOON), CommittedLane(3, "n_gps", 42, 6, 0, 0, SequenceOffsets(), 5)
     keeper = HeadKeeper("VID-001", clock.now_ns, lanes=Lanes(["gps"]))
     digests = Digests(keeper, clock, {"n_gps": lane})
     changes = keeper.begin()

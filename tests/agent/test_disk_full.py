@@ -19,8 +19,8 @@ from backhaul_agent.ledger.eviction_policy import EVENT, TELEMETRY
 from backhaul_agent.ledger.ledger import Ledger
 from backhaul_agent.ledger.system_events import event
 from backhaul_codec import Point, encode_frame
+from tests.agent.evictions import account_loosely, receipts, room_of
 from tests.agent.ledgers import FailingDisk, open_ledger
-from tests.agent.rooms import account_loosely, receipts, room_of
 from tests.agent.writers import CONFIG, RunningClock
 from tests.support.agent_clock import FakeClock
 from tests.support.small_disk import small_disk
@@ -145,9 +145,9 @@ async def test_a_full_disk_costs_the_oldest_telemetry_and_heals(
         assert rows == [(40,)]
         disk.drain()
         await until(lambda: reserve.held and not it.ledger.budget.disk)
-        before = it.writer.room.evicted
+        before = it.writer.eviction.evicted
         await it.keep(200)
-        assert it.writer.room.evicted == before
+        assert it.writer.eviction.evicted == before
     async with bench(disk.path, reserve, monkeypatch) as it:
         await it.account()
 
@@ -263,7 +263,7 @@ async def test_an_error_that_says_full_on_a_disk_with_space_costs_nothing_old(
         assert (await it.publish(TELEMETRY)).startswith("storage: ")
         disk.error = None
         assert await it.publish(TELEMETRY) == "kept"
-        assert it.writer.room.evicted == 0
+        assert it.writer.eviction.evicted == 0
         assert reserve.held
 
 

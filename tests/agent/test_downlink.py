@@ -15,9 +15,10 @@ from backhaul_agent.config import Config, DeviceConfig
 from backhaul_agent.downlink.downlink import Downlink
 from backhaul_agent.errors import JetStreamError
 from backhaul_agent.leaf.connection import requester
-from backhaul_agent.leaf.jetstream import JetStream, Stored
+from backhaul_agent.leaf.jetstream import JetStream
 from backhaul_agent.ledger.ledger import Ledger
 from backhaul_agent.uplink.resend import read_ask
+from backhaul_runtime.jetstream import StreamMessage
 from tests.agent.ledgers import FailingDisk
 from tests.support.agent_clock import FakeClock
 from tests.support.rig import patient
@@ -150,7 +151,7 @@ async def test_what_came_beside_is_passed_over_once_it_comes_by_the_stream(
             ("s.word", b"2"),
             ("s.note", b"garbage"),
         ]
-        await it.downlink.take_beside([Stored(0, *each) for each in beside])
+        await it.downlink.take_beside([StreamMessage(0, *each) for each in beside])
         await it.put("s.note.a", b"1")
         await it.put("s.note.b", b"new")
         await it.put("s.word", b"2")
@@ -172,7 +173,7 @@ async def test_what_came_beside_waits_for_the_disk_and_the_position_after_it(
     async with reader(tmp_path, nats_server) as it:
         await it.api("STREAM.CREATE.IN", STREAM)
         it.disk.error = sqlite3.OperationalError("database or disk is full")
-        taking = asyncio.create_task(it.downlink.take_beside([Stored(0, "s.note.a", b"1")]))
+        taking = asyncio.create_task(it.downlink.take_beside([StreamMessage(0, "s.note.a", b"1")]))
         await it.put("s.note.a", b"1")
         await until(lambda: it.downlink.news == 1)
         assert "count" not in it.ledger.meta

@@ -18,13 +18,14 @@ from backhaul_agent.commit.framer import pack
 from backhaul_agent.commit.writer import Writer
 from backhaul_agent.config import Config, DeviceConfig
 from backhaul_agent.hub_time.hub_clock import HubClock
-from backhaul_agent.leaf.jetstream import JetStream, Stored
+from backhaul_agent.leaf.jetstream import JetStream
 from backhaul_agent.ledger.rows import Adopted, LedgerChanges, LedgerRow, Staged
 from backhaul_agent.uplink.adoption import Adoption, HeldLane
 from backhaul_agent.uplink.confirmations import Confirmations
 from backhaul_agent.uplink.epoch_sync import SPAN_MAX, EpochWords
 from backhaul_agent.uplink.out_stream import OutStream
 from backhaul_codec import Point, encode_point, hash_of
+from backhaul_runtime.jetstream import StreamMessage
 from tests.agent.ledgers import open_ledger, opening, outgoing
 from tests.support.agent_clock import FakeClock
 from tests.support.waiting import until
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
     from pathlib import Path
 
+    from backhaul_agent.leaf.jetstream import JetStream
     from backhaul_agent.ledger.ledger import Ledger
     from backhaul_agent.uplink.lane import Lane
 
@@ -52,10 +54,10 @@ class Leaf:
         many = len(self.messages)
         return "now", {"messages": many, "first_seq": 1, "last_seq": many}
 
-    async def message(self, _: str, *, seq: int) -> Stored | None:
+    async def message(self, _: str, *, seq: int) -> StreamMessage | None:
         await self._asked()
         epoch, number = self.messages[seq - 1]
-        return Stored(seq, "p.n.t.%", encode_point(OTHER, epoch=epoch, seq=number))
+        return StreamMessage(seq, "p.n.t.%", encode_point(OTHER, epoch=epoch, seq=number))
 
     async def _asked(self) -> None:
         if self.on_asked is not None:
@@ -86,7 +88,7 @@ async def judge(
 ) -> list[list[Point]]:
     """Judge the staged row; return the points that may be framed now."""
     writer = Writer(ledger, CONFIG, FakeClock(), on_commit=lambda: None)
-    suspects = writer.gate.suspects
+    suspects = writer.gate.unconfirmed
     lane = ledger.lane("bulk", former)
     assert lane is not None
     rows = [row._replace(boot=mark) for row in await ledger.staged()]
@@ -149,7 +151,7 @@ async def test_nothing_is_judged_before_the_hub_has_spoken_of_each_later_epoch(
     ledger: Ledger,
 ) -> None:
     writer = Writer(ledger, CONFIG, FakeClock(), on_commit=lambda: None)
-    suspects = writer.gate.suspects
+    suspects = writer.gate.unconfirmed
     suspects.restore(await ledger.staged(), 42, {"bulk": 1}, {})
     words = EpochWords(ledger, writer, FakeClock())
     running = asyncio.create_task(words.run(cast("JetStream", Leaf([(42, 1)]))))
@@ -188,7 +190,7 @@ async def test_what_was_taken_in_from_out_may_be_what_was_staged(
     leaf = Leaf([(42, 1), (43, 1), (44, 1), (44, 2)])
     await ledger.commit(LedgerChanges([outgoing()]))
     before = Writer(ledger, CONFIG, FakeClock(), on_commit=lambda: None)
-    before.gate.suspects.restore(await ledger.staged(), 42, {"bulk": 1}, {})
+    before.gate.unconfirmed.restore(await ledger.staged(), 42, {"bulk": 1}, {})
     adoption = Adoption("bulk", ledger, before)
     out = OutStream(cast("JetStream", leaf), "OUT_bulk")
     await adoption.look(out)
@@ -219,7 +221,7 @@ async def test_a_kill_after_out_was_emptied_forgets_nothing_that_the_hub_alone_h
     leaf = Leaf([(42, 1), (43, 1), (44, 1)])
     await ledger.commit(LedgerChanges([outgoing()]))
     writer = Writer(ledger, CONFIG, FakeClock(), on_commit=lambda: None)
-    writer.gate.suspects.restore(await ledger.staged(), 42, {"bulk": 1}, {})
+    writer.gate.unconfirmed.restore(await ledger.staged(), 42, {"bulk": 1}, {})
     adoption = Adoption("bulk", ledger, writer)
     out = OutStream(cast("JetStream", leaf), "OUT_bulk")
     await adoption.look(out)

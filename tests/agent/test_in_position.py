@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backhaul_agent.downlink.position import Cursor, hub_place
-from backhaul_agent.leaf.jetstream import Stored
+from backhaul_runtime.jetstream import StreamMessage
 
 
-def message(seq: int, hub_seq: int = 0, identity: str = "made1") -> Stored:
+def message(seq: int, hub_seq: int = 0, identity: str = "made1") -> StreamMessage:
     header = f"Nats-Stream-Source: DOWN_00 {hub_seq} in.V.> > in.V.p.a.b.% {identity}"
     headers = f"NATS/1.0\r\n{header}\r\n\r\n".encode() if hub_seq else b""
-    return Stored(seq, "p.a.b.%", b"", headers)
+    return StreamMessage(seq, "p.a.b.%", b"", headers)
 
 
 def opened(last_seq: int = 100) -> Cursor:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from backhaul_agent.ledger.lanes import CommittedLane
-from backhaul_agent.ledger.sequence_offsets import OffsetStep, Steps
+from backhaul_agent.ledger.sequence_offsets import OffsetStep, SequenceOffsets
 from backhaul_agent.uplink.appender import Tail
 from backhaul_agent.uplink.epoch_order import choose
 
 # Three epochs: 7 with 10 seqs, 8 with 5, and 9, the current one.
-OLD = Steps("old stream", [OffsetStep(0, 1)])
+OLD = SequenceOffsets("old stream", [OffsetStep(0, 1)])
 
 
 def chain(watermark: int = 0) -> list[CommittedLane]:
@@ -49,7 +49,7 @@ def test_a_store_that_went_back_is_made_whole_before_anything_new() -> None:
 def test_a_store_that_went_back_into_what_came_again_at_an_end_is_made_whole() -> None:
     """What is appended again tells the last seq as the position, the first of a run like the last."""
     lanes = chain()
-    lanes[0].steps = Steps(
+    lanes[0].steps = SequenceOffsets(
         "old stream", [OffsetStep(0, 1), OffsetStep(10, 4)]
     )  # three came again after seq 10
     assert [choose(lanes, Tail(at, 7, 10), "old stream").epoch for at in (12, 13, 14)] == [7, 7, 8]
@@ -74,7 +74,9 @@ def test_an_epoch_without_messages_has_used_what_came_again_in_it() -> None:
     """The hub has passed those sequences, wherever the stream ends now: nothing new may get one."""
     lanes = chain()
     lanes[1].next_seq = 1
-    lanes[1].steps = Steps("old stream", [OffsetStep(0, 14)])  # three came again behind the 11
+    lanes[1].steps = SequenceOffsets(
+        "old stream", [OffsetStep(0, 14)]
+    )  # three came again behind the 11
     assert [choose(lanes, Tail(at, 7, 10), "old stream").epoch for at in (11, 13, 14)] == [8, 8, 9]
     assert choose(lanes, Tail(11, 7, 10), "old stream", {7, 8}).epoch == 9
     assert choose(lanes, Tail(11, 7, 10), "new stream").epoch == 9

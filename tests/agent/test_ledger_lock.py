@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,24 +13,13 @@ from backhaul_agent.errors import LedgerInUseError, LedgerStorageError
 from backhaul_agent.ledger.damage import asides, set_aside
 from backhaul_agent.ledger.disk_reserve import Reserve
 from backhaul_agent.ledger.lock import LedgerLock
+from tests.agent.second_agent import second
 from tests.support.agent_process import AgentProcess
 from tests.support.rig.ports import free_port
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from tests.support.nats_server import NatsServer
-
-SECOND_S_MAX = 120.0
-
-
-def second(agent: AgentProcess) -> subprocess.CompletedProcess[str]:
-    """Run `backhaul-agent run` by hand, beside the one that runs."""
-    command = [sys.executable, "-m", "backhaul_agent", "run", "--config", str(agent.config)]
-    return subprocess.run(
-        command, check=False, capture_output=True, text=True, timeout=SECOND_S_MAX
-    )
 
 
 def files(directory: Path) -> dict[str, bytes]:
@@ -76,22 +63,6 @@ async def quiet(directory: Path) -> dict[str, bytes]:
             return before
         await asyncio.sleep(0.5)
     pytest.fail("the agent never came to rest")
-
-
-@pytest.mark.nats
-async def test_after_a_kill_the_next_agent_takes_over(
-    tmp_path: Path, nats_server: NatsServer
-) -> None:
-    first = AgentProcess(tmp_path, nats_server.url)
-    first.start()
-    try:
-        await first.ready()
-        assert second(first).returncode == 1
-        first.kill()
-        first.start()
-        await first.ready()
-    finally:
-        first.stop()
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ import pytest
 
 from backhaul_agent.commit.framer import pack
 from backhaul_agent.commit.heads import HeadKeeper
-from backhaul_agent.commit.unconfirmed_rows import Suspects
+from backhaul_agent.commit.unconfirmed_rows import UnconfirmedRows
 from backhaul_agent.errors import LedgerCorruptError
 from backhaul_agent.hub_time.hub_clock import Boot
 from backhaul_agent.ledger.rows import CorrectedMessage, LedgerChanges, Quarantine, Staged
@@ -79,7 +79,7 @@ async def test_a_staged_row_with_a_column_of_another_kind_loses_no_points(
     ledger = await open_ledger(path)
     [row] = await ledger.staged()
     await ledger.close()
-    suspects = Suspects()
+    suspects = UnconfirmedRows()
     assert suspects.restore([row], 42, {}, {}) == []
     suspects.clear(42)
     assert suspects.take_cleared() == [(row, points)]

@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul_agent.cli.status import budget_lines
 from backhaul_agent.commit.contents import Points
 from backhaul_agent.commit.participant import Draft
-from backhaul_agent.config import parse
-from backhaul_agent.errors import Code, ConfigError, RefusedError
-from backhaul_agent.hub_time.hub_clock import HubClock
-from backhaul_agent.leaf.link_state import LinkTraffic, traffic_in
+from backhaul_agent.errors import Code, RefusedError
+from backhaul_agent.leaf.link_state import LinkTraffic
 from backhaul_agent.ledger.rows import LedgerChanges, Outgoing
 from backhaul_agent.link_config import LinkConfig, RoamingConfig
-from backhaul_agent.metered.account import META, Files, LinkAccount, read_text
+from backhaul_agent.metered.account import META, Files, LinkAccount
 from backhaul_agent.metered.budget import HOME, KEEP_ONE_OF_MAX, ROAMING, LinkAllowance, LinkBudget
-from backhaul_agent.metered.roaming import Network, is_roaming, read_network
+from backhaul_agent.metered.roaming import Network
 from backhaul_agent.metered.thinning import Sieve
 from backhaul_agent.metered.traffic_kinds import Meter, kind_of
 from backhaul_codec import Opaque, Point, decode
+from tests.agent.link_budgets import FLUSH_S, NOON_NS, account, spend
 from tests.support.agent_clock import FakeClock
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-NOON_NS = 1_767_268_800_000_000_000  # 2026-01-01T12:00:00Z
 DAY_S = 86_400
-FLUSH_S = 0.9
 
 
 def budget(day: int = 0, month: int = 0, *, window_s: float = 10.0) -> LinkBudget:
@@ -212,46 +204,6 @@ def test_a_counter_that_begins_anew_loses_nothing() -> None:
     assert Meter(*meter.kept()).read("b", 80, 50) == (10, 0)
 
 
-STATISTICS = (
-    b'{"data":{"server_id":"NA","account_statz":[{"leafnodes":1,'
-    b'"sent":{"msgs":9,"bytes":900,"leafs":{"msgs":2,"bytes":200}},'
-    b'"received":{"msgs":9,"bytes":900,"leafs":{"msgs":1,"bytes":50}}}]}}'
-)
-
-
-def test_the_leaf_servers_statistics_say_what_the_link_has_carried() -> None:
-    assert traffic_in(STATISTICS) == LinkTraffic("NA", 2, 200, 1, 50)
-    assert traffic_in(b'{"data":{"account_statz":[{"leafnodes":1}]}}') is None
-    assert traffic_in(b"no json") is None
-
-
-@pytest.mark.parametrize(
-    ("text", "network"),
-    [
-        ("interface=wwan0\nmcc=262\n", Network("wwan0", "262")),
-        ('INTERFACE="wlan0"\n', Network("wlan0", "")),
-        ("state: connected\nmccmnc: 20801\n", Network("", "208")),
-        ('{"interface": "wwan0", "operator": 26201}', Network("wwan0", "262")),
-    ],
-)
-def test_a_modem_managers_file_says_where_the_vehicle_is(text: str, network: Network) -> None:
-    assert read_network(text) == network
-
-
-@pytest.mark.parametrize("text", ["", "mcc=\n", "{", "[1]", '{"mcc": null}', "hello"])
-def test_a_file_that_says_nothing_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"."):
-        read_network(text)
-
-
-def test_roaming_is_by_country_or_by_interface() -> None:
-    assert is_roaming(Network("wwan0", "208"), (), ("262",))
-    assert not is_roaming(Network("wwan0", "262"), (), ("262",))
-    assert not is_roaming(Network("wwan0", ""), (), ("262",)), "nobody knows: home"
-    assert not is_roaming(Network("wwan0", "208"), (), ())
-    assert is_roaming(Network("sat0", "262"), ("sat0",), ("262",))
-
-
 def points(*, live: bool = False) -> Points:
     """Return a reading."""
     return Points("imu", (Point(node="imu", type="accel", time=1, value=1.0),), live)
@@ -273,13 +225,6 @@ def test_one_message_of_several_is_kept_of_each_subject_and_state_always() -> No
     assert sieve.told() == {}
 
 
-def account(clock: FakeClock, link: LinkConfig) -> tuple[LinkAccount, list[float]]:
-    """Return an account whose clock is believed, and the flushes that it sets."""
-    flushes: list[float] = []
-    hub_clock = HubClock.of(clock)
-    return LinkAccount(link, FLUSH_S, hub_clock, flushes.append, lambda: None, read_text), flushes
-
-
 def commit(of: LinkAccount, clock: FakeClock, *, fails: bool = False) -> LedgerChanges:
     """Have the account take part in a commit."""
     changes = LedgerChanges()
@@ -298,15 +243,6 @@ def said(message: Outgoing) -> dict[str, object]:
     assert isinstance(value, Opaque)
     found: dict[str, object] = json.loads(value.data)
     return found
-
-
-def spend(of: LinkAccount, clock: FakeClock, seconds: int) -> None:
-    """Have the link carry 10 kB a second, all of telemetry."""
-    for second in range(seconds):
-        of.budget.written("telemetry", 10_000)
-        of.on_traffic(LinkTraffic("NA", 0, 10_000 * second, 0, 0))
-        clock.advance(1.0)
-        of.step()
 
 
 def test_thinning_begins_once_the_hub_will_hear_of_it() -> None:
@@ -351,19 +287,6 @@ def test_the_ledger_remembers_the_bytes_of_the_month() -> None:
         assert third.status()["budget"]["month"]["bytes"] == 0
 
 
-def test_the_command_line_shows_the_budget_where_there_is_one() -> None:
-    clock = FakeClock(NOON_NS)
-    of, _ = account(clock, LinkConfig())
-    assert budget_lines(of.status()["budget"]) == []
-    of, _ = account(clock, LinkConfig(budget_mb_day=10))
-    spend(of, clock, 11)
-    assert budget_lines(of.status()["budget"]) == [
-        "          this day, home: 0.1 of 10 MB: telemetry 0.1",
-        "          this month, home: 0.1 MB: telemetry 0.1",
-        "          points wait 0.9 s for a message",
-    ]
-
-
 def test_without_a_budget_nothing_is_written() -> None:
     clock = FakeClock(NOON_NS)
     of, flushes = account(clock, LinkConfig())
@@ -389,52 +312,3 @@ def test_another_budget_is_in_force_abroad() -> None:
     budget_ = of.status()["budget"]
     assert (budget_["profile"], budget_["short"]) == ("roaming", "day: telemetry")
     assert budget_["error"] == "/run/modem: gone"
-
-
-def test_an_interfaces_own_counters_are_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    place = tmp_path / "wwan0" / "statistics"
-    place.mkdir(parents=True)
-    monkeypatch.setattr("backhaul_agent.metered.account.INTERFACES", tmp_path)
-    of, _ = account(FakeClock(NOON_NS), LinkConfig(budget_interface="wwan0"))
-    for sent, received in ((100, 50), (180, 60)):
-        (place / "tx_bytes").write_text(f"{sent}\n")
-        (place / "rx_bytes").write_text(f"{received}\n")
-        of.take(of.read_files())
-    of.on_traffic(LinkTraffic("NA", 1, 1000, 1, 1000))
-    of.on_traffic(LinkTraffic("NA", 2, 2000, 2, 2000))
-    assert of.status()["budget"]["day"]["bytes"] == 90
-    (place / "tx_bytes").unlink()
-    of.take(of.read_files())
-    assert "wwan0" in of.status()["budget"]["error"]
-
-
-CONFIG = '[device]\nid = "V"\ntoken = "t"\n'
-
-
-@pytest.mark.parametrize(
-    ("text", "key"),
-    [
-        ("[link]\nbudget_mb_day = -1", "link.budget_mb_day"),
-        ("[link]\nbudget_mb_day = 50\nbudget_mb_month = 20", "link.budget_mb_day"),
-        ("[link]\nbudget_mb_day = 50\nbudget_flush_s_max = 0.5", "link.budget_flush_s_max"),
-        ("[link]\nbudget_mb_year = 1", "link.budget_mb_year"),
-        ('[link]\nbudget_interface = "../etc"', "link.budget_interface"),
-        ('[link.roaming]\nfile = "x"', "link.roaming.home_mcc"),
-        ('[link.roaming]\nhome_mcc = ["262"]', "link.roaming.file"),
-        ('[link.roaming]\nfile = "x"\nhome_mcc = ["26"]', "link.roaming.home_mcc"),
-        ("[link.roaming]\nbudget_mb_day = 2", "link.roaming.file"),
-    ],
-)
-def test_a_budget_that_makes_no_sense_is_refused_with_its_key(
-    tmp_path: Path, text: str, key: str
-) -> None:
-    with pytest.raises(ConfigError) as caught:
-        parse(CONFIG + text, tmp_path / "agent.toml")
-    assert caught.value.key.startswith(key)
-
-
-def test_a_relative_file_counts_from_the_configurations_directory(tmp_path: Path) -> None:
-    text = f'{CONFIG}[link.roaming]\nfile = "modem"\nhome_mcc = ["262", "208"]\n'
-    assert parse(text, tmp_path / "agent.toml").link.roaming.file == str(tmp_path / "modem")

@@ -5,38 +5,12 @@ Not covered here: a real hub that revokes (tests/integration/test_enrolment.py).
 
 from __future__ import annotations
 
-import re
-from typing import TYPE_CHECKING
-
 import pytest
 
-from backhaul_agent.enrol import link_probe
 from backhaul_agent.enrol.link_probe import explain, why_no_link
-from backhaul_agent.leaf.config_text import LeafServer, leaf_urls_of, render_leaf
+from backhaul_agent.leaf.config_text import leaf_urls_of
 from backhaul_codec.protocol.credentials import Credentials
-from backhaul_codec.protocol.identity import Identity
-from backhaul_hub.nats.jwt import Rights, user_jwt
-from backhaul_hub.nats.nkey import new_key
-from tests.support.enrolment_tokens import user_key
-from tests.support.nats_server import NatsServer
-from tests.support.rig.ports import free_port
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-KEY = user_key(2)
-NOW_S = 1_700_000_000.0
-
-
-def files(*urls: str) -> dict[str, str]:
-    """What a vehicle has whose hub is there."""
-    signer = new_key("account")
-    jwt = user_jwt("VID-001", KEY.public_key, signer, signer.public, now_s=1, rights=Rights())
-    identity = Identity(device="VID-001", token="ab", leaf_urls=urls, jwt=jwt)
-    return {
-        "leaf.conf": render_leaf(identity, LeafServer(4222, "/store")),
-        "device.creds": Credentials(KEY.seed, KEY.public_key, jwt).text(),
-    }
+from tests.agent.probed_files import KEY, NOW_S, files
 
 
 def test_the_hubs_addresses_are_read_from_leaf_conf() -> None:
@@ -64,34 +38,3 @@ async def test_of_a_vehicle_without_its_files_nothing_is_said(lacks: str) -> Non
 async def test_damaged_credentials_are_the_reason() -> None:
     found = files("nats-leaf://127.0.0.1:1") | {"device.creds": "damaged"}
     assert "device.creds holds no login" in await why_no_link(found, NOW_S)
-
-
-@pytest.mark.nats
-async def test_nobody_there_a_login_that_is_refused_and_one_that_is_taken(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    port = free_port()
-    found = files(f"nats-leaf://127.0.0.1:{port}")
-    for limit in ("TRY_S_MAX", "SETTLED_S"):  # a complaint ends it at once, however late it comes
-        monkeypatch.setattr(link_probe, limit, 120.0)
-    said = await why_no_link(found, NOW_S)
-    assert re.search("no link to the hub: .*refused", said), said
-
-    listen = f'listen: "127.0.0.1:{port}"'
-    strict = NatsServer(
-        tmp_path / "strict",
-        extra=f"leafnodes {{ {listen}, authorization {{ user: a, password: b }} }}",
-    )
-    strict.start()
-    try:
-        assert "does not let the key" in await why_no_link(found, NOW_S)
-    finally:
-        strict.stop()
-
-    monkeypatch.setattr(link_probe, "SETTLED_S", 0.5)
-    lenient = NatsServer(tmp_path / "lenient", extra=f"leafnodes {{ {listen} }}")
-    lenient.start()
-    try:
-        assert await why_no_link(found, NOW_S) == ""
-    finally:
-        lenient.stop()

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from backhaul_agent.leaf.jetstream import JetStream, Stored
 from backhaul_agent.uplink.out_stream import OutStream
 from backhaul_agent.uplink.resend import Work
 from backhaul_codec import Point, encode_point
+from backhaul_runtime.jetstream import StreamMessage
 
 if TYPE_CHECKING:
     from collections.abc import Container
+
+    from backhaul_agent.leaf.jetstream import JetStream
 
 
 class Leaf:
@@ -27,11 +29,11 @@ class Leaf:
         many = len(self._messages)
         return "now", {"messages": many, "first_seq": 1, "last_seq": many}
 
-    async def message(self, _: str, *, seq: int) -> Stored | None:
+    async def message(self, _: str, *, seq: int) -> StreamMessage | None:
         epoch, number = at = self._messages[seq - 1]
         body = body_of(epoch, number)
         headers = b"NATS/1.0\r\nBackhaul-Next: 1\r\nBackhaul-Epoch: 1\r\n\r\n"
-        return Stored(seq, "p.n.t.%", body, headers if at in self._again else b"")
+        return StreamMessage(seq, "p.n.t.%", body, headers if at in self._again else b"")
 
 
 @cache

@@ -9,7 +9,6 @@ import pytest
 
 from backhaul_agent.commit.framer import pack
 from backhaul_agent.commit.writer import Writer
-from backhaul_agent.leaf.jetstream import Stored
 from backhaul_agent.ledger import dictionary_rows
 from backhaul_agent.ledger.rows import LedgerChanges, Staged
 from backhaul_agent.uplink.adoption import Adoption, HeldLane
@@ -19,6 +18,7 @@ from backhaul_codec import Point, chain, encode_bundle, hash_of
 from backhaul_codec.subjects import dictionary_subject
 from backhaul_codec.wire.dictionaries import digest_of, encode_dictionary, is_packed, pack_with
 from backhaul_codec.wire.envelope import NO_LINK, unseal
+from backhaul_runtime.jetstream import StreamMessage
 from tests.agent.ledgers import open_ledger, opening, outgoing
 from tests.agent.writers import CONFIG
 from tests.support.agent_clock import FakeClock
@@ -44,15 +44,17 @@ class Leaf:
         for seq, (subject, body) in enumerate(messages, 1):
             linked = chain(body, epoch=44, seq=seq, link=link)
             link = hash_of(subject, linked)
-            self.messages.append(Stored(seq, subject, linked))
+            self.messages.append(StreamMessage(seq, subject, linked))
 
     async def created_and_state(self, _: str) -> tuple[str, dict[str, Any]]:
         many = len(self.messages)
         return "now", {"messages": many, "first_seq": 1, "last_seq": many}
 
-    async def message(self, _: str, *, seq: int = 0, last_by_subj: str = "") -> Stored | None:
+    async def message(
+        self, _: str, *, seq: int = 0, last_by_subj: str = ""
+    ) -> StreamMessage | None:
         found = [each for each in self.messages if last_by_subj in ("", each.subject)]
-        return next((each for each in reversed(found) if seq in (0, each.stream_seq)), None)
+        return next((each for each in reversed(found) if seq in (0, each.seq)), None)
 
 
 @pytest.fixture
@@ -120,7 +122,7 @@ async def test_staged_points_are_looked_for_in_what_is_packed(ledger: Ledger, th
     brought = [(SUBJECT, encode_dictionary(DICTIONARY))] if there else []
     leaf = Leaf(*brought, ("b", PACKED))
     writer = Writer(ledger, CONFIG, FakeClock(), on_commit=lambda: None)
-    suspects = writer.gate.suspects
+    suspects = writer.gate.unconfirmed
     suspects.restore(await ledger.staged(), 42, {"bulk": 1}, {})
     words = EpochWords(ledger, writer, FakeClock())
     words.heard({42: {"bulk": (1, 0)}}, {})

@@ -6,67 +6,23 @@ import os
 import struct
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from backhaul_agent.cli.main import cli
 from backhaul_agent.replay.run import ReplayPace
 from backhaul_codec.errors import MappingError
 from backhaul_codec.recordings.mapping import load
 from backhaul_codec.recordings.points import RowMapper
 from backhaul_codec.recordings.readers import open_recording
 from backhaul_codec.recordings.times import row_time
-from backhaul_runtime.clock import SystemClock
+from tests.agent.wide_recording import CSV, WIDE, points, write
 from tests.support.agent_clock import FakeClock
-from tests.support.agent_process import AgentProcess
-from tests.support.agent_streams import points_of
-from tests.support.rig import patient
-
-if TYPE_CHECKING:
-    from backhaul_codec import Point
-    from tests.support.nats_server import NatsServer
 
 MAPPINGS = Path(__file__).parents[2] / "agent" / "mappings"
 RECORDINGS = Path(
     os.environ.get("BACKHAUL_DATA", Path(__file__).parents[2] / ".." / "shared" / "data")
 )
-WIDE = """
-[time]
-column = "t"
-unit = "{unit}"
-dates = false
-[[series]]
-column = "soc"
-node = "battery"
-type = "soc"
-[[series]]
-column = "mode"
-node = "drive"
-type = "mode"
-key = "{{trip}}"
-"""
-CSV = """t,soc,mode,trip
-1,81.5,N,a
-2,,D,b
-,80.0,D,b
-x,80.0,D,b
-4,-0.0,"a,b",
-"""
-
-
-def write(path: Path, text: str) -> Path:
-    path.write_text(text)
-    return path
-
-
-def points(recording: Path, mapping: Path) -> tuple[list[Point], RowMapper]:
-    loaded = load(mapping)
-    with open_recording(recording, loaded.columns()) as opened:
-        mapper = RowMapper(loaded, text_only=opened.text_only)
-        rows = [row for chunk in opened.chunks() for row in mapper.rows(chunk)]
-    return [point for row in rows if row.time_ns is not None for point in row.points], mapper
 
 
 def test_a_wide_csv(tmp_path: Path) -> None:
@@ -211,7 +167,7 @@ def test_mappings_that_make_no_sense(tmp_path: Path, text: str, words: str) -> N
         ("r.csv", "", "column 't'"),
         ("r.csv", "t,soc,mode,trip\n1,\xff\n".encode("latin-1"), "is not CSV"),
         ("r.parquet", "no parquet", "r.parquet: "),
-        ("r.txt", "", "only .parquet and .csv"),
+        ("r.txt", "", "only .csv and .parquet"),
         ("missing.csv", None, "No such file"),
     ],
 )
@@ -247,46 +203,6 @@ def test_a_row_without_a_time_follows_like_those_before_it_and_delays_nobody() -
     assert waits == [9.0, 10.0, 10.0, 11.0]
 
 
-@pytest.mark.nats
-async def test_a_replay_through_a_running_agent(tmp_path: Path, nats_server: NatsServer) -> None:
-    recording = write(tmp_path / "r.csv", CSV)
-    mapping = write(tmp_path / "m.toml", WIDE.format(unit="s"))
-    command = ["replay", str(recording), "--map", str(mapping), "--speed", "max", "--url"]
-    agent = AgentProcess(tmp_path / "agent", nats_server.url)
-    agent.start()
-    try:
-        await agent.ready()
-        started_ns = SystemClock().now_ns() - 10**6  # stamps are in ms
-        result = await run(*command, nats_server.url)
-        assert result.exit_code == 0, result.output
-        assert "5 rows, 9 points: 9 kept, 0 refused, 0 not known\n" in result.output
-        assert (
-            "2 rows without a valid time, stamped by the agent when it took them in"
-            " (rows count from 0): 2-3" in result.output
-        )
-        await agent.drained()
-        client = await patient.connect(nats_server.url)
-        found = await points_of(client, "OUT_bulk")
-        await client.close()
-        expected, _ = points(recording, mapping)
-        given = [point for point in found if point.time < started_ns]
-        assert sorted(map(repr, given)) == sorted(map(repr, expected))
-        stamped = [point for point in found if point.time >= started_ns]
-        assert [p.value for p in stamped if p.type == "soc"] == [80.0, 80.0]
-        assert [(p.key, p.value) for p in stamped if p.type == "mode"] == 2 * [("b", "D")]
-        for type_ in ("soc", "mode"):
-            stamps = [point.time for point in stamped if point.type == type_]
-            assert stamps == sorted(stamps), "the order of the rows is that of their times"
-        result = await run("status", "--json", "--url", nats_server.url)
-        assert '"points_kept": 9' in result.output
-        result = await run("status", "--config", str(agent.config))
-        assert "device    VID-001" in result.output
-    finally:
-        agent.stop()
-    result = await run(*command, nats_server.url)
-    assert "nobody is listening" in str(result.exception)
-
-
 @pytest.mark.parametrize("name", ["twizy", "kit", "ebike", "px4"])
 def test_the_mappings_shipped_fit_their_recordings(name: str) -> None:
     files = list(RECORDINGS.glob(f"{name}*.parquet"))
@@ -300,13 +216,6 @@ def test_the_mappings_shipped_fit_their_recordings(name: str) -> None:
         rows = list(mapper.rows(chunk))
     assert len(rows) > 100
     assert mapper.tally.values_unfit == {}
-
-
-async def run(*arguments: str) -> Any:
-    """Run a command in a thread: it has an event loop of its own."""
-    import asyncio
-
-    return await asyncio.to_thread(CliRunner().invoke, cli, list(arguments))
 
 
 def test_parquet_without_pyarrow_says_what_to_install(

@@ -4,27 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pkgutil
 import signal
 from contextlib import asynccontextmanager
 from functools import partial
+from importlib import import_module
 from random import Random
 from typing import TYPE_CHECKING
 
-from tests.chaos import (
-    faults_again,
-    faults_clock,
-    faults_clone,
-    faults_cluster,
-    faults_copies,
-    faults_disk,
-    faults_expanding,
-    faults_ledger,
-    faults_registry,
-    faults_second,
-    faults_source,
-    faults_spark,
-    faults_stores,
-)
+from tests import chaos
 from tests.chaos import link as toxics
 from tests.chaos.kinds import HABITS, KINDS, kind
 from tests.chaos.schedule import Habit
@@ -37,24 +25,11 @@ if TYPE_CHECKING:
     from tests.chaos.schedule import Fault
     from tests.chaos.world import World
 
-__all__ = [
-    "HABITS",
-    "KINDS",
-    "befall",
-    "faults_again",
-    "faults_clock",
-    "faults_clone",
-    "faults_cluster",
-    "faults_copies",
-    "faults_disk",
-    "faults_expanding",
-    "faults_ledger",
-    "faults_registry",
-    "faults_second",
-    "faults_source",
-    "faults_spark",
-    "faults_stores",
-]
+for _module in pkgutil.iter_modules(chaos.__path__):
+    if _module.name.startswith("faults_"):
+        import_module(f"{chaos.__name__}.{_module.name}")
+
+__all__ = ["HABITS", "KINDS", "befall"]
 _FLAP_S = (0.15, 0.5, 3.0)
 """How long a link that flaps is down, and up: shorter than it takes to come up, and long enough."""
 _STORM_S = 0.4

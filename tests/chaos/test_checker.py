@@ -29,11 +29,13 @@ from tests.chaos.planted import (
     STAMPS,
     TIMELY,
     TWICE,
+    given_up,
+    receipt,
+)
+from tests.chaos.planted_words import (
     command_given_up_for_no_reason,
     command_started_too_late,
-    given_up,
     new_epoch,
-    receipt,
     stamp_by,
 )
 from tests.chaos.rules_time import SLACK_NS

@@ -31,14 +31,12 @@ from tests.chaos.planted import (
     TWICE,
     changed,
     clone,
-    event_before_the_one_before,
     event_lost,
     twice,
 )
+from tests.chaos.planted_words import event_before_the_one_before
 from tests.chaos.rows import frame as row
 from tests.chaos.rows import reading
-from tests.chaos.run import DEVICES, Plan, run
-from tests.chaos.schedule import Fault
 from tests.chaos.sound_run import BULK, EPOCH, HOUR, LIVE, VID, Case, frame, readings
 
 if TYPE_CHECKING:
@@ -239,20 +237,3 @@ def test_the_hub_tells_of_two_machines_by_that_condition_alone() -> None:
     codes = {"VID-001": "machine-changed", "VID-002": "two-machines"}
     said = [{"code": code, "device": device} for device, code in codes.items()]
     assert two_machines({"conditions": said}) == {"VID-002"}
-
-
-@pytest.mark.nats
-@pytest.mark.chaos
-@pytest.mark.timeout(400)
-@pytest.mark.usefixtures("toxiproxy")
-async def test_of_two_machines_with_one_disk_nothing_is_lost_that_was_brought_up(
-    tmp_path: Path,
-) -> None:
-    """Both of the first are offline from the image on, one of the second at its end: these differ, and lose."""
-    one, two = DEVICES
-    plan = [(2.0, 14.0, "clone", one), (2.0, 14.0, "clone", two), (12.0, 5.0, "cut", two)]
-    outcome = await run(Plan(11, 20.0, tuple(Fault(*each) for each in plan)), tmp_path)
-    assert outcome.wrong == [], str(outcome)
-    assert outcome.counts["lost"] == 0, str(outcome)
-    assert not outcome.idle, str(outcome)
-    assert outcome.counts["vehicles of which two machines wrote in one place"] > 0, str(outcome)

@@ -21,8 +21,8 @@ from tests.chaos.planted import (
     WRITES,
     event_lost,
     lost,
-    write_undone,
 )
+from tests.chaos.planted_words import write_undone
 from tests.chaos.sound_run import (
     BULK,
     EPOCH,

@@ -12,7 +12,8 @@ import pytest
 from tests.chaos.checker import check
 from tests.chaos.diary import Entry
 from tests.chaos.evidence import heads_of
-from tests.chaos.planted import SERVICE, new_epoch
+from tests.chaos.planted import SERVICE
+from tests.chaos.planted_words import new_epoch
 from tests.chaos.service import ask_until_kept
 from tests.chaos.sound_run import HOUR, LIVE, TIMES, VID, Case, frame, happening, head, readings
 

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from backhaul_codec.kinds import BY_PREFIX, KINDS, SYSTEM_KINDS, Worth, system_kind
+from backhaul_codec.kinds import (
+    BULK,
+    BY_PREFIX,
+    KINDS,
+    LIVE,
+    SYSTEM_KINDS,
+    Worth,
+    stored_subjects,
+    system_kind,
+)
 from backhaul_codec.subjects import (
     BUNDLE_SUBJECT,
     app_event_subject,
@@ -39,6 +48,12 @@ def test_subjects_are_read_as_the_kind_that_they_were_written_as() -> None:
         result_subject("1"),
     ]
     assert [parse_leaf(subject).kind for subject in subjects] == list(KINDS)
+
+
+def test_a_vehicle_s_streams_store_every_kind_and_each_subject_once() -> None:
+    """As they were before the table said so: a vehicle's streams go on."""
+    assert stored_subjects(LIVE) == ["p.>", "e.>", "r.>"]
+    assert stored_subjects(BULK) == ["f.>", "b", "d.>"]
 
 
 def test_only_what_says_how_to_read_the_others_is_never_evicted() -> None:

@@ -132,3 +132,11 @@ class Running:
         self.shell.on_message(examined(id_, body), is_new=True)
         await self.registry.write(self.shell.take_changes())
         self.shell.stored()
+
+
+def sent(book: CommandBook, id_: str, bytes_: int = 0) -> Command:
+    """Have a command in the book that DOWN has."""
+    command = arrived(msgspec.json.encode({"id": id_, "params": "x" * bytes_}))
+    book.add(command)
+    book.sent(command, NOW + 1)
+    return command

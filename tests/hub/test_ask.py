@@ -58,7 +58,7 @@ async def test_what_only_reads_is_asked_again(
 ) -> None:
     monkeypatch.setattr(_ask, "_AGAIN_S", 0.05)
     async with losing_first(nats_server, "hub.get") as (client, asked):
-        answer = await OPERATOR.ask(client, "get", {"device": "VID-001"})
+        answer = await OPERATOR.ask(client, "get", {"device": "VID-001"}, reads=True)
     assert answer["number"] >= 2
     assert {message.data for message in asked} == {b'{"device": "VID-001"}'}
 
@@ -77,7 +77,7 @@ async def test_a_question_that_takes_long_is_not_refused_for_having_been_asked_a
     try:
         await client.subscribe("hub.events", cb=take_long)
         with pytest.raises(HubError, match="does not answer: TimeoutError"):
-            await OPERATOR.ask(client, "events", {})
+            await OPERATOR.ask(client, "events", {}, reads=True)
         await until(lambda: bool(asked))
         assert len(asked) <= OF_ONE_MAX
     finally:
@@ -96,7 +96,7 @@ async def test_what_changes_something_is_asked_once(
         assert len(asked) == 1
         monkeypatch.setattr(_ask, "_TIMEOUT_S", 60.0)
         with pytest.raises(HubError, match=r"does not answer: .*NoResponders"):
-            await OPERATOR.ask(client, "tree", {})
+            await OPERATOR.ask(client, "tree", {}, reads=True)
 
 
 async def test_a_command_is_published_again_under_its_id(

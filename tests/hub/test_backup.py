@@ -139,7 +139,9 @@ async def test_a_backup_taken_while_writes_go_on_comes_back_as_it_was(
     assert await content(client, "UP_00", last) == before
     assert (await api.request("STREAM.INFO.QUARANTINE"))["state"]["messages"] == 3
     for subject in names:
-        assert await api.last_message("DICT", subject) == encode_dictionary(names[subject])
+        message = await api.message("DICT", last_by_subj=subject)
+        assert message is not None
+        assert message.data == encode_dictionary(names[subject])
     again = await client.jetstream().key_value("TWIN_SHADOW")
     assert [
         (entry.revision, entry.value)

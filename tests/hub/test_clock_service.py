@@ -8,7 +8,7 @@ import pytest
 
 from backhaul_hub.errors import HubError
 from backhaul_hub.links.clock_service import ClockService
-from backhaul_hub.nats.rate_limit import BURST, REFILL_S, Allowance
+from backhaul_hub.nats.rate_limit import BURST, REFILL_S, RateLimiter
 from tests.hub.clock_wire import TOKENS, HubClock, Wire, serving
 from tests.support.waiting import until
 
@@ -175,7 +175,7 @@ async def test_a_device_that_asks_too_often_is_passed_over_and_others_are_not() 
 
 
 def test_an_allowance_is_never_more_than_a_burst() -> None:
-    allowance = Allowance()
+    allowance = RateLimiter()
     assert allowance.take("a", 0.0)
     taken = [allowance.take("a", 1e6) for _ in range(BURST + 1)]
     assert taken == [True] * BURST + [False]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from backhaul_codec.strict.json import JsonError
-from backhaul_hub import questions
+from backhaul_hub import cli, questions
 from backhaul_hub.control.endpoints import Endpoint, Services, endpoints
 from backhaul_hub.errors import RightsError
 from backhaul_hub.people.identity import May, Person
@@ -19,6 +21,7 @@ from backhaul_hub.people.scope import Scope
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+ASKING = ("ask", "access.ask", "self._access.ask")
 ANNA = Person("anna", "fleet", May.READ)
 
 
@@ -89,7 +92,7 @@ async def test_people_are_answered_by_the_same_table_within_their_right() -> Non
         assert refused.value.hint == "desire, devices"
 
 
-def test_the_table_names_each_service_once_and_a_right_wherever_people_are_answered() -> None:
+def table() -> list[Endpoint]:
     anything: Any = SimpleNamespace()
     names = "node get set tree conflicts settle devices revert commands state events shadow desire command"
     names += " alerts acknowledge silence history"
@@ -115,10 +118,29 @@ def test_the_table_names_each_service_once_and_a_right_wherever_people_are_answe
         files=SimpleNamespace(files=partial(named, "files")),
         health=partial(named, "health"),
     )
-    table = endpoints(anything, anything, page, **dict.fromkeys(others, partial(named, "other")))
-    assert len({each.service for each in table}) == len(table) == 28
-    assert all((each.right is None) == (each.people is None) for each in table)
-    assert {each.service: each.right for each in table if each.people} == {
+    return endpoints(anything, anything, page, **dict.fromkeys(others, partial(named, "other")))
+
+
+def test_a_subcommand_has_a_question_asked_again_if_it_only_reads() -> None:
+    again = {
+        each.value: any(option.arg == "reads" for option in call.keywords)
+        for file in Path(cli.__file__).parent.rglob("*.py")
+        for call in ast.walk(ast.parse(file.read_text()))
+        if isinstance(call, ast.Call) and ast.unparse(call.func) in ASKING
+        for each in call.args
+        if isinstance(each, ast.Constant)
+    }
+    assert len(again) > 15
+    reading = {each.service for each in table() if each.right is May.READ} | {"status"}
+    reading.discard("history")  # one that takes long would wait for itself at the job that answers
+    assert again == {service: service in reading for service in again}
+
+
+def test_the_table_names_each_service_once_and_a_right_wherever_people_are_answered() -> None:
+    found = table()
+    assert len({each.service for each in found}) == len(found) == 28
+    assert all((each.right is None) == (each.people is None) for each in found)
+    assert {each.service: each.right for each in found if each.people} == {
         **dict.fromkeys(("devices", "get", "tree", "conflicts", "commands"), May.READ),
         **dict.fromkeys(("state", "events", "shadow", "alerts", "history"), May.READ),
         **dict.fromkeys(("fleet", "series", "hours", "health", "login", "files"), May.READ),

@@ -2,129 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
-import secrets
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
-
 import pytest
-from nats.errors import OutboundBufferLimitError
 
 from backhaul_hub.access.generations import generations
-from backhaul_hub.access.key_rotations import Rotation
-from backhaul_hub.access.keys import read_keys
-from backhaul_hub.access.logins import vehicle_jwt
 from backhaul_hub.access.revocation_log import RevocationLog
-from backhaul_hub.access.revocations import Revocation, revocations, revoke
+from backhaul_hub.access.revocations import Revocation, revocations
 from backhaul_hub.backup.last_backup import LastBackup, last_backup, note_backup
-from backhaul_hub.backup.lost_registry import FORMER, require_registry
-from backhaul_hub.backup.rebuild import Rebuilt, rebuild
-from backhaul_hub.backup.traces import Traces, traces, traces_in_files
-from backhaul_hub.config import load
-from backhaul_hub.db.devices import add_device, read_devices
+from backhaul_hub.backup.lost_registry import FORMER
+from backhaul_hub.backup.traces import Traces, traces_in_files
 from backhaul_hub.db.store import Registry
-from backhaul_hub.device import Device
-from backhaul_hub.enrol import adopter
-from backhaul_hub.enrol.add_device import DeviceSettings, create_device
-from backhaul_hub.enrol.adopter import Adopter
-from backhaul_hub.enrol.revoke import leave_for_servers, revoke_device
-from backhaul_hub.errors import HubError, LostRegistryError
+from backhaul_hub.errors import LostRegistryError
 from backhaul_hub.links.down_consumers import device_of_durable
-from backhaul_hub.nats.jwt import body_of
 from backhaul_hub.people.credentials import add_person, remove_person
 from backhaul_hub.people.identity import May, Person
 from backhaul_hub.people.rows import known_people
-from backhaul_hub.setup.hub_directory import create_hub
-from backhaul_runtime.clock import SystemClock
-from tests.support.enrolment_tokens import user_key
-from tests.support.hub_layout import local_layout
-from tests.support.waiting import until
+from tests.hub.rebuilt_hub import CLOCK, KEY, NEXT, OTHER, THIRD, VID, Hub, hub
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from backhaul_hub.access.account_names import AccountName
-    from backhaul_hub.nats.jetstream import Json
-
-CLOCK = SystemClock()
-VID, OTHER, THIRD = "VID-001", "VID-002", "VID-003"
-KEY, NEXT = user_key(1).public_key, user_key(2).public_key
-
-
-class Server:
-    """A server's streams, as far as they are asked for."""
-
-    def __init__(self) -> None:
-        self.durables: list[str] = []
-        self.sources: list[Json] = []
-        self.subjects: dict[str, int] = {}
-        self.asked = 0
-        """How often it was asked what UP holds."""
-
-    async def stream_info(self, stream: str) -> Json | None:
-        return {} if stream == "DOWN_00" else None
-
-    async def request(
-        self, verb: str, body: Any = None, *, api: str = "", timeout_s: float | None = None
-    ) -> Json:
-        if verb == "STREAM.NAMES":
-            found = ["UP_00", "RELAY_00"] if api else ["DOWN_00"]
-            return {"streams": found, "total": len(found)}
-        if verb == "CONSUMER.NAMES.DOWN_00":
-            return {"consumers": self.durables, "total": len(self.durables)}
-        assert body == {"subjects_filter": "up.>", "offset": 0}
-        if verb == "STREAM.INFO.RELAY_00":
-            return {"config": {"sources": self.sources}, "state": {}}
-        assert verb == "STREAM.INFO.UP_00"
-        self.asked += 1
-        return {"config": {"sources": []}, "state": {"subjects": self.subjects}}
-
-
-class Hub:
-    """A hub directory without a server."""
-
-    def __init__(self, directory: Path) -> None:
-        create_hub(directory, local_layout(4, 7))
-        self.directory = directory
-        self.config = load(directory)
-        self.keys = read_keys(directory)
-        self.server = Server()
-
-    async def add(self, device: str, *nodes: str) -> Device:
-        settings = DeviceSettings(nodes=nodes)
-        return (await create_device(self.directory, self.config, CLOCK, device, settings)).device
-
-    async def revoke(self, device: str) -> None:
-        await revoke_device(self.directory, self.config, CLOCK, device)
-        assert await leave_for_servers(self.directory, self.config, CLOCK)
-
-    def lose(self) -> None:
-        for path in self.directory.glob("hub.db*"):
-            path.unlink()
-
-    async def require(self, shut_out: Mapping[AccountName, set[str]] | None = None) -> None:
-        api: Any = self.server
-        async with await Registry.open(self.directory / "hub.db") as registry:
-            await require_registry(self.directory, self.keys, registry, api, shut_out or {})
-
-    async def rebuild(
-        self, held: Mapping[AccountName, int] | None = None, **shut_out: set[str]
-    ) -> Rebuilt:
-        api: Any = self.server
-        found = await traces(self.directory, self.keys, api)
-        found.shut_out = shut_out  # type: ignore[assignment]
-        async with await Registry.open(self.directory / "hub.db") as registry:
-            return await rebuild(registry, found, held or {}, 7, lambda: secrets.token_hex(12))
-
-    async def devices(self) -> dict[str, Device]:
-        async with await Registry.open(self.directory / "hub.db") as registry:
-            return await read_devices(registry)
-
-
-@pytest.fixture
-def hub(tmp_path: Path) -> Hub:
-    return Hub(tmp_path / "hub")
+__all__ = ["hub"]  # a fixture
 
 
 # Noticing.
@@ -291,134 +185,3 @@ def test_whose_a_durable_is(name: str, expected: tuple[str, str, str] | None) ->
 
 def test_nobody_is_shut_out_where_nobody_says_so() -> None:
     assert Traces().keys_shut_out == set()
-
-
-# Logins.
-
-
-class Logins:
-    """An adopter, and what it is told."""
-
-    def __init__(self, hub: Hub, registry: Registry) -> None:
-        self.hub, self.registry = hub, registry
-        self.rotations: dict[str, Rotation] = {}
-        self.devices: dict[str, Device] = {}
-        self.adopter = Adopter(
-            *(registry, CLOCK, lambda: self.devices, lambda: self.rotations, self.learn)
-        )
-
-        self.trouble: list[Exception] = []
-        self.learned = 0
-
-    async def learn(self) -> None:
-        if self.trouble:
-            raise self.trouble.pop()
-        self.learned += 1
-
-    async def act(self, device: Device) -> bool:
-        self.adopter.heard(body_of(vehicle_jwt(self.hub.keys, device, now_s=1)))
-        return await self.adopter.act()
-
-
-@pytest.fixture
-async def logins(hub: Hub) -> Any:
-    async with await Registry.open(hub.directory / "hub.db") as registry:
-        yield Logins(hub, registry)
-
-
-LOGIN = Device(VID, "aa11aa11aa11aa11aa11aa11", KEY, 0, ("gps",))
-
-
-async def test_a_device_that_hub_db_does_not_know_is_taken_in_by_its_login(logins: Logins) -> None:
-    assert await logins.act(LOGIN)
-    found = (await read_devices(logins.registry))[VID]
-    assert (found.token, found.public_key, found.nodes) == (
-        "aa11aa11aa11aa11aa11aa11",
-        KEY,
-        ("gps",),
-    )
-    assert not await logins.act(LOGIN)
-
-
-@pytest.mark.parametrize("former", ["?VID-001", NEXT])
-async def test_a_device_whose_key_is_unknown_or_former_has_that_of_its_login(
-    logins: Logins, former: str
-) -> None:
-    await add_device(logins.registry, Device(VID, "old", former, 5, ("battery",)))
-    assert await logins.act(LOGIN)
-    found = (await read_devices(logins.registry))[VID]
-    nodes = ("gps",) if former.startswith("?") else ("battery",)
-    assert (found.token, found.public_key, found.nodes) == ("aa11aa11aa11aa11aa11aa11", KEY, nodes)
-
-
-async def test_what_could_not_be_learnt_of_is_learnt_of_later(
-    logins: Logins, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """hub.db has the device by then, and nothing more is to be written."""
-    monkeypatch.setattr(adopter, "_RETRY_S", 0.001)
-    logins.trouble = [OutboundBufferLimitError(), HubError("no answer")]
-    running = asyncio.create_task(logins.adopter.run())
-    logins.adopter.heard(body_of(vehicle_jwt(logins.hub.keys, LOGIN, now_s=1)))
-    await until(lambda: running.done() or logins.learned > 0, deadline_s=10.0)
-    assert not running.done()
-    running.cancel()
-    await asyncio.wait([running])
-    assert logins.learned == 1
-
-
-async def test_hub_db_is_not_asked_of_logins_by_keys_that_are_known(
-    logins: Logins, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """After a server has started a whole fleet logs in, and hub.db is read whole for each login."""
-    asked = 0
-    decided = logins.registry.write_decided
-
-    async def counted(decide: Any) -> Any:
-        nonlocal asked
-        asked += 1
-        return await decided(decide)
-
-    monkeypatch.setattr(logins.registry, "write_decided", counted)
-    logins.devices = {VID: LOGIN}
-    assert not await logins.act(LOGIN)
-    assert asked == 0
-    logins.devices = {VID: replace(LOGIN, public_key=NEXT)}
-    assert await logins.act(LOGIN)
-    assert asked == 1
-
-
-async def test_a_revoked_device_is_not_taken_in(logins: Logins) -> None:
-    await add_device(logins.registry, Device(VID, "old", NEXT, 5))
-    await logins.registry.write([revoke(Revocation(NEXT, "FLEET", VID, 1))])
-    assert not await logins.act(LOGIN)
-    assert (await read_devices(logins.registry))[VID].public_key == NEXT
-
-
-async def test_a_revoked_key_is_not_taken_in(logins: Logins) -> None:
-    """A server that was just started lets it in for a moment."""
-    await logins.registry.write([revoke(Revocation(KEY, "FLEET", VID, 1))])
-    assert not await logins.act(LOGIN)
-    assert await read_devices(logins.registry) == {}
-
-
-async def test_a_device_that_was_revoked_before_its_key_was_known_is_revoked_with_it(
-    logins: Logins,
-) -> None:
-    await add_device(logins.registry, Device(VID, "old", "?VID-001", 5))
-    await logins.registry.write([revoke(Revocation("?VID-001", "FLEET", VID, 1))])
-    assert await logins.act(LOGIN)
-    assert KEY in {each.public_key for each in await revocations(logins.registry)}
-    assert (await read_devices(logins.registry))[VID].revoked_ns
-
-
-async def test_a_rotation_that_is_under_way_is_left_alone(logins: Logins) -> None:
-    await add_device(logins.registry, Device(VID, "aa11aa11aa11aa11aa11aa11", NEXT, 5))
-    logins.rotations[VID] = Rotation(VID, "r", "written", 0, KEY, NEXT)
-    assert not await logins.act(LOGIN)
-    logins.rotations[VID] = Rotation(VID, "r", "done", 0, KEY, NEXT)
-    assert await logins.act(LOGIN)
-
-
-async def test_a_login_without_a_token_is_of_no_device(logins: Logins) -> None:
-    logins.adopter.heard({"name": VID, "sub": KEY, "nats": {"tags": []}})
-    assert not await logins.adopter.act()

@@ -7,22 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner
-from nats.errors import NoRespondersError
 
 from backhaul_hub.cli.main import cli
 from backhaul_hub.config import load
-from backhaul_hub.control import single_instance as single
-from backhaul_hub.control.single_instance import SingleInstance
 from backhaul_hub.enrol.add_device import DeviceSettings, create_device
-from backhaul_hub.errors import ConfigError, HubError
+from backhaul_hub.errors import ConfigError
 from backhaul_hub.servers import ServerPlace, read_places, server_directories, urls
 from tests.hub.layouts import FixedClock
-from tests.support.rig import patient
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.nats_server import NatsServer
 
 THREE = ("a=10.0.0.1", "b=10.0.0.2:4333", "c=hub.example.org:4333:7433:6333")
 
@@ -91,42 +86,3 @@ def test_vehicles_may_have_other_addresses_of_the_servers(tmp_path: Path) -> Non
     text = (tmp_path / "hub" / "servers" / "a" / "hub.conf").read_text()
     assert 'listen: "0.0.0.0:7422"' in text
     assert 'listen: "10.0.0.1:4222"' in text
-
-
-@pytest.mark.nats
-async def test_a_second_control_plane_is_refused(
-    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(single, "_ASK_S", 60.0)  # who is slow to answer is not gone
-    first = await patient.connect(nats_server.url)
-    second = await patient.connect(nats_server.url)
-    async with first, second:
-        await SingleInstance(first, 1, "one").start()
-        with pytest.raises(HubError, match="another control plane"):
-            await SingleInstance(second, 2, "two").start()
-
-
-@pytest.mark.nats
-async def test_of_two_that_come_to_see_each_other_the_younger_ends(
-    nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def unheard(*_: object, **__: object) -> None:
-        raise NoRespondersError
-
-    clients = [await patient.connect(nats_server.url) for _ in range(2)]
-    async with clients[0], clients[1]:
-        elder, younger = (
-            SingleInstance(clients[0], 1, "elder"),
-            SingleInstance(clients[1], 2, "younger"),
-        )
-        # As behind a cut between servers: neither hears the other when it starts.
-        for client in clients:
-            monkeypatch.setattr(client, "request", unheard)
-        await asyncio.gather(elder.start(), younger.start())
-        watching = [asyncio.create_task(each.watch()) for each in (elder, younger)]
-        done, left = await asyncio.wait(watching, timeout=120, return_when=asyncio.FIRST_COMPLETED)
-        assert done == {watching[1]}
-        assert isinstance(watching[1].exception(), HubError)
-        for task in left:
-            task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)

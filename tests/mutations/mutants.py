@@ -47,7 +47,7 @@ MUTANTS = (
         "changes.messages.append(self._receipt(lane.name, lane.epoch, lo, hi, reason, chain))",
         "pass",
         named(
-            "tests/agent/test_room.py",
+            "tests/agent/test_eviction.py",
             "test_the_oldest_telemetry_goes_with_one_receipt_for_each_spell",
         ),
     ),

@@ -81,7 +81,7 @@ CHAIN_MUTANTS = (
         "        await self.adoption.take_in(out, everything=True)\n",
         "",
         named(
-            "tests/agent/test_lane.py",
+            "tests/agent/test_lane_adoption.py",
             "test_what_out_alone_holds_is_in_the_ledger_before_out_is_emptied",
         ),
     ),
@@ -92,7 +92,7 @@ CHAIN_MUTANTS = (
         "            hash_of(row.subject, row.body) == held.hash\n",
         "            True\n",
         named(
-            "tests/agent/test_lane.py",
+            "tests/agent/test_lane_adoption.py",
             "test_of_what_out_alone_holds_only_what_the_hub_has_for_certain_is_left_out",
         ),
     ),

@@ -23,7 +23,7 @@ from backhaul_hub.continuity.repeats import forks_from
 from backhaul_hub.continuity.resend_policy import RepairBook
 from backhaul_hub.links.source_keeper import SourceKeeper
 from backhaul_hub.vehicles.identities import Identities
-from tests.simulation.lane_shell import LANES
+from tests.simulation.lane_parts import LANES
 from tests.simulation.models import DownModel, Source, UpModel
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
-    from backhaul_agent.leaf.jetstream import Stored
+    from backhaul_runtime.jetstream import StreamMessage
 
 DEVICE, TOKEN = "VID-001", "ab"
 CONFIG: Any = SimpleNamespace(device=SimpleNamespace(id=DEVICE, token=TOKEN, down_stream="DOWN_00"))
@@ -193,7 +193,7 @@ class Life:
     def _take(self, subject: str, seq: int) -> None:
         self._has[subject] = max(seq, self._has.get(subject, 0))
 
-    async def take_beside(self, messages: list[Stored]) -> None:
+    async def take_beside(self, messages: list[StreamMessage]) -> None:
         for message in messages:
             self._take(message.subject, int(message.data))
 

@@ -2,244 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from backhaul_agent.commit.epochs import Epochs, Verdict
-from backhaul_agent.ledger.chain import UNCHAINED, ChainEnd
-from backhaul_agent.ledger.lanes import CommittedLane, entered, opened
-from backhaul_agent.ledger.rows import LedgerRow, OwnRow
-from backhaul_agent.ledger.sequence_offsets import OffsetStep, Steps
-from backhaul_agent.push.pusher import Pusher
-from backhaul_agent.uplink.adoption import Adoption, HeldLane
-from backhaul_agent.uplink.appender import Appender, AppenderState, AppendTurn, Limits, Tail
-from backhaul_agent.uplink.comparison import EMPTY_S, OWED_S
-from backhaul_agent.uplink.confirmations import OVER, Confirmations
-from backhaul_agent.uplink.epoch_order import choose
+from backhaul_agent.ledger.sequence_offsets import OffsetStep, SequenceOffsets
+from backhaul_agent.uplink.adoption import HeldLane
+from backhaul_agent.uplink.appender import Appender, AppenderState, AppendTurn, Tail
+from backhaul_agent.uplink.confirmations import OVER
 from backhaul_agent.uplink.epoch_sync import PASSED_MARGIN
 from backhaul_agent.uplink.pushing import PushRule
-from backhaul_agent.uplink.reconcile import (
-    ASK_ROWS,
-    MOVED,
-    Spare,
-    Verdicts,
-    judge,
-    question_of,
+from tests.simulation.lane_debts import LaneDebts
+from tests.simulation.lane_parts import (
+    LIMITS,
+    MESSAGE_BYTES,
+    USED_AHEAD,
+    OutReader,
+    Writer,
 )
-from backhaul_agent.uplink.resend import ResendAsk, Resends, Work
-from backhaul_agent.uplink.resend_requests import LOST, MISSING, reasons
-from backhaul_codec.protocol.words import spare_of
-from backhaul_codec.ranges import RangeSet
-from backhaul_codec.state.merge import HeadKey, Heads
-from backhaul_codec.wire.envelope import NO_LINK
-from tests.simulation.models import Appended, Message, OutModel, at_once
+from tests.simulation.models import Appended, at_once
 from tests.simulation.pushing import Entered
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from backhaul_agent.ledger.rows import Adopted, LedgerChanges
+    from backhaul_agent.ledger.lanes import CommittedLane
     from backhaul_agent.uplink.confirmations import Claim
-    from backhaul_codec import Point
+    from backhaul_agent.uplink.resend import ResendAsk, Work
     from tests.simulation.vehicle import Vehicle
 
-LANES = ("live", "bulk")
-SEQ_MAX = 1 << 62
-LIMITS = Limits(window_messages=6, answer_s=5.0)
-USED_AHEAD = 8
-MESSAGE_BYTES = 100
-RUN_MESSAGES = 4
 
-
-@dataclass
-class Ledger:
-    """Everything that survives on the vehicle's disk; a commit is atomic."""
-
-    epoch: int
-    lanes: dict[str, CommittedLane] = field(default_factory=dict)
-    closed: dict[tuple[str, int], CommittedLane] = field(default_factory=dict)
-    rows: dict[tuple[str, int, int], Message] = field(default_factory=dict)
-    heads: dict[HeadKey, Point] = field(default_factory=dict)
-    moved: dict[tuple[str, int], set[int]] = field(default_factory=dict)
-    """By lane and epoch: seqs whose messages were moved from there."""
-    in_seq: int = 0
-
-    def __post_init__(self) -> None:
-        self.lanes = opened(
-            [CommittedLane(0, name, 0) for name in LANES], self.epoch, len(self.closed)
-        )
-
-    @property
-    def epochs(self) -> set[int]:
-        """The epochs that this ledger knows."""
-        return {self.epoch, *(epoch for _, epoch in self.closed)}
-
-    def lane(self, name: str, epoch: int) -> CommittedLane | None:
-        """Return a lane of any epoch."""
-        return self.lanes[name] if epoch == self.epoch else self.closed.get((name, epoch))
-
-    def chain(self, name: str) -> list[CommittedLane]:
-        """Return a lane's epochs, the current one last."""
-        closed = (lane for (each, _), lane in self.closed.items() if each == name)
-        return [*sorted(closed, key=lambda lane: lane.id), self.lanes[name]]
-
-    def every_lane(self) -> list[CommittedLane]:
-        """Return the lanes of all epochs."""
-        return [*self.closed.values(), *self.lanes.values()]
-
-    def open(self, epoch: int) -> None:
-        """Begin a new epoch."""
-        last_id = max(lane.id for lane in self.every_lane())
-        for lane in self.lanes.values():
-            lane.used_seq = lane.last_seq
-            self.closed[lane.name, lane.epoch] = lane
-        self.epoch = epoch
-        self.lanes = opened(self.lanes.values(), epoch, last_id)
-
-    def put(self, message: Message) -> Message:
-        """Append a message to its lane, linked to the one before it."""
-        row = self.lanes[message.lane]
-        message = message.linked(row.chain.hash)
-        self.rows[message.place] = message
-        row.next_seq = message.seq + 1
-        row.chain = ChainEnd(message.seq, message.own)
-        return message
-
-    def unput(self, name: str) -> None:
-        """Lose the newest message of a lane, as a commit that never reached the disk."""
-        row = self.lanes[name]
-        row.next_seq -= 1
-        del self.rows[name, row.epoch, row.next_seq]
-        before = self.rows.get((name, row.epoch, row.last_seq))
-        row.chain = ChainEnd(before.seq, before.own) if before else UNCHAINED
-
-    def enter(self, adopted: list[Adopted], known: dict[bytes, Message]) -> None:
-        """Take in what was found in OUT, or moved."""
-        last_id = max(lane.id for lane in self.every_lane())
-        for lane in entered(self.lane, last_id, adopted):
-            self.closed[lane.name, lane.epoch] = lane
-        for name, epoch, rows in adopted:
-            self.rows.update({(name, epoch, row.seq): known[row.body] for row in rows})
-
-    async def hash_at(self, lane: CommittedLane, seq: int) -> bytes | None:
-        """Return the hash of a message, as the real ledger tells it."""
-        if seq == lane.chain.seq:
-            return lane.chain.hash
-        if message := self.rows.get((lane.name, lane.epoch, seq)):
-            return message.own
-        behind = self.rows.get((lane.name, lane.epoch, seq + 1))
-        return behind.link if behind and behind.link != NO_LINK else None
-
-    async def is_linked(self, lane: CommittedLane, seq: int) -> bool:
-        """Whether a message has a link; here every one has."""
-        return True
-
-    async def is_chained(self, lane: CommittedLane, seq: int) -> bool:
-        """Whether the hash at a seq says what stands below it, as the real ledger tells it."""
-        span = range(lane.confirmed + 1, seq + 1)
-        found = [m for each in span if (m := self.rows.get((lane.name, lane.epoch, each)))][:2]
-        if len(found) < 2 and (not found or found[0].seq == seq):
-            return True
-        return found[-1].link != NO_LINK
-
-    def place_of(self, id_: int) -> tuple[str, int, int]:
-        """Return where the row with an id stands."""
-        lane_id, seq = divmod(id_, 1 << 32)
-        lane = next(lane for lane in self.every_lane() if lane.id == lane_id)
-        return lane.name, lane.epoch, seq
-
-    def owned(self, lane: CommittedLane, after_seq: int) -> list[OwnRow]:
-        """Return what there is of a lane behind a seq, in order."""
-        place = lane.name, lane.epoch
-        rows = sorted(each for each in self.rows if each[:2] == place and each[2] > after_seq)
-        return [
-            OwnRow((lane.id << 32) + key[2], key[2], message.subject, message.data, 0, None, None)
-            for key in rows[:ASK_ROWS]
-            for message in [self.rows[key]]
-        ]
-
-
-class OutReader:
-    """OUT as `backhaul_agent.uplink.out_stream.OutStream` shows it to who adopts from it."""
-
-    def __init__(self, out: OutModel) -> None:
-        self._out = out
-        self.runs: list[Work] = []
-
-    async def index(self) -> None:
-        """Learn what stands where."""
-        messages = sorted(self._out.messages.items())
-        self.runs = [Work(m.epoch, m.seq, m.seq, at) for at, (m, _) in messages]
-
-    async def rows(self, work: Work) -> list[LedgerRow]:
-        """Return messages."""
-        found = [self._out.messages[work.stream_seq + n] for n in range(work.hi - work.lo + 1)]
-        return [LedgerRow(m.seq, m.subject, m.data) for m, _ in found]
-
-
-class Writer:
-    """The ledger's writer as those see it who are not the lane: each change is a commit of its own."""
-
-    def __init__(self, vehicle: Vehicle) -> None:
-        self._vehicle = vehicle
-        self.gate = self
-        self.suspects = SimpleNamespace(formers=())
-        self.over: set[int] = set()
-        # Nothing is packed here.
-        self.packer = SimpleNamespace(lookup=lambda _digest: None)
-
-    @property
-    def epochs(self) -> Epochs:
-        """Who judges the epoch."""
-        return self._vehicle.epochs
-
-    @property
-    def waiting(self) -> bool:
-        """Whether commits wait for the hub's word."""
-        return self.epochs.verdict is Verdict.WAITING
-
-    def wake(self) -> None:
-        """Nobody sleeps."""
-
-    async def set_aside(self, rows: object, notes: object) -> None:
-        """Commit; with the epoch over that opens a new one."""
-        self._vehicle.decide()
-
-    async def apply(self, changes: LedgerChanges) -> None:
-        """Take in what was found in OUT."""
-        self._vehicle.ledger.enter(changes.adopted, self._vehicle.book.by_data)
-        self.tell(*changes.messages)
-
-    def end(self, epoch: int) -> list[int]:
-        """Say of the epoch of a lost ledger that it is over, as `EpochGate.end` does."""
-        if epoch in self.over or epoch in self._vehicle.ledger.epochs:
-            return []
-        self.over.add(epoch)
-        return [epoch]
-
-    def tell(self, *ended: Any) -> None:
-        """Commit the words of `end`."""
-        for epoch in ended:
-            self._vehicle.commit("live", "epoch", (epoch, {}))
-
-
-class Cores:
-    """The classes under test; a mutation puts another in place of one."""
-
-    appender: type[Appender] = Appender
-    resends: type[Resends] = Resends
-    heads: type[Heads] = Heads
-    epochs: type[Epochs] = Epochs
-    choose: Callable[..., CommittedLane] = staticmethod(choose)
-    confirmations: type[Confirmations] = Confirmations
-    adoption: type[Adoption] = Adoption
-    judge: Callable[..., Verdicts] = staticmethod(judge)
-    reasons: Callable[..., list[tuple[int, int, str]]] = staticmethod(reasons)
-    pusher: type[Pusher] = Pusher
-
-
-class LaneShell:
+class LaneShell(LaneDebts):
     """Does for one lane what `backhaul_agent.uplink.lane.Lane` does, without its asyncio and its NATS."""
 
     def __init__(self, vehicle: Vehicle, name: str) -> None:
@@ -261,17 +52,6 @@ class LaneShell:
         writer: Any = Writer(vehicle)
         self.adoption = vehicle.cores.adoption(name, ledger, writer)
         self.confirmations = vehicle.cores.confirmations(name, ledger, writer)
-
-    @property
-    def row(self) -> CommittedLane:
-        """Return the ledger's row of the lane, in the epoch whose turn it is."""
-        row = self._vehicle.ledger.lane(self.name, self.appender.epoch)
-        assert row is not None
-        return row
-
-    @property
-    def _out(self) -> OutModel:
-        return self._vehicle.out(self.name)
 
     def connect(self) -> None:
         """Note a new connection to the leaf server."""
@@ -331,47 +111,6 @@ class LaneShell:
             self.claims(ask.epoch, ask.ranges[-1][1])
         self._ask = ask
 
-    def _answer(self, ask: ResendAsk) -> None:
-        ledger = self._vehicle.ledger
-        turn = self._turn_of(ask.epoch)
-        if turn is None:
-            return
-        self._ask = None
-        works, missing = [], []
-        in_out = {(m.epoch, m.seq): at for at, (m, _) in self._out.messages.items()}
-        for low, high in self.resends.not_flying(ask):
-            for seq in range(low, min(high, turn) + 1):  # what is above goes in its turn
-                if (self.name, ask.epoch, seq) in ledger.rows:
-                    works.append(Work(ask.epoch, seq, seq))
-                elif (ask.epoch, seq) in in_out:
-                    works.append(Work(ask.epoch, seq, seq, in_out[ask.epoch, seq]))
-                else:
-                    missing.append(seq)
-        self.resends.begin(works)
-        lane, alone = ledger.lane(self.name, ask.epoch), ask.machine == self._vehicle.machine
-        given_up = [
-            (seq, seq, MOVED) for seq in sorted(ledger.moved.get((self.name, ask.epoch), ()))
-        ]
-        for low, high in RangeSet((seq, seq) for seq in missing):
-            known = [each for each in given_up if low <= each[0] <= high]
-            for first, last, why in self._vehicle.cores.reasons(
-                lane, known, low, high, alone=alone
-            ):
-                if why in (LOST, MISSING):
-                    self._vehicle.gave_up(self.name, ask.epoch, first, last)
-                self._vehicle.explain(self.name, ask.epoch, first, last, why)
-
-    def _turn_of(self, epoch: int) -> int | None:
-        if self.appender.state is not AppenderState.RUNNING:
-            return None
-        if epoch == self.appender.epoch:
-            return self.appender.position
-        if epoch in self.confirmations.disputed:
-            return None
-        epochs = [lane.epoch for lane in self._vehicle.ledger.chain(self.name)]
-        later = epoch in epochs and epochs.index(epoch) > epochs.index(self.row.epoch)
-        return 0 if later else SEQ_MAX
-
     def on_watermark(self, epoch: int, claim: Claim) -> None:
         """Learn how far the hub holds everything of an epoch."""
         self.adoption.heard(epoch, HeldLane(claim.seq, claim.hash, claim.fork == OVER))
@@ -400,71 +139,6 @@ class LaneShell:
     def _adopt(self, *, everything: bool = False) -> None:
         reader: Any = OutReader(self._out)
         at_once(self.adoption.take_in(reader, everything=everything))
-
-    def _past(self, epoch: int) -> bool:
-        current = self._vehicle.ledger.epoch
-        at_end = (
-            self.appender.state is AppenderState.RUNNING and self.appender.epoch == current != epoch
-        )
-        return at_end and not self.resends.pending
-
-    def _note_owed(self, now_s: float) -> None:
-        for lane in self._vehicle.ledger.chain(self.name)[:-1]:
-            if lane.whole or not self._past(lane.epoch):
-                continue
-            watermark, since_s = self._owed.get(lane.epoch, (-1, now_s))
-            since_s = since_s if watermark == lane.watermark else now_s
-            self._owed[lane.epoch] = lane.watermark, since_s
-            if now_s - since_s >= OWED_S:
-                self.confirmations.dispute(lane.epoch, "owed for long")
-
-    def _may_compare(self, epoch: int, now_s: float) -> bool:
-        ledger, out = self._vehicle.ledger, self._out
-        if (self.name, epoch) not in ledger.closed:
-            if epoch != ledger.epoch:
-                self.confirmations.settle(epoch)
-            return False
-        if not self._past(epoch):
-            return False
-        known = self._ends.get(epoch)
-        if known is None or known[0] != out.created:
-            known = self._ends[epoch] = out.created, out.last_seq, now_s
-        if not out.messages or min(out.messages) > known[1]:
-            return now_s - known[2] >= EMPTY_S
-        return out.floor >= known[1]
-
-    def _compare(self, epoch: int) -> None:
-        """Compare an epoch with what the hub holds, message by message; as far as it answers."""
-        vehicle = self._vehicle
-        lane = vehicle.ledger.closed[self.name, epoch]
-        after, into, moved, later = lane.confirmed, spare_of(epoch), 0, 0
-        again: list[Work] = []
-        while rows := vehicle.ledger.owned(lane, after):
-            asked = question_of(lane, rows)
-            hashes = vehicle.ask_hashes(self.name, epoch, asked.lo, asked.hi)
-            if hashes is None:
-                return
-            there = vehicle.ledger.lane(self.name, into)
-            spare = Spare()
-            if there is not None:
-                known = vehicle.ledger.owned(there, asked.lo - 1)
-                spare = Spare(there.last_seq, there.confirmed, {row.seq: row for row in known})
-            verdicts = vehicle.cores.judge(lane, rows, asked.lo, hashes, spare)
-            again += [Work(epoch, low, high) for low, high in verdicts.again]
-            vehicle.move(lane, verdicts)
-            moved, later = moved + verdicts.moved, later + verdicts.later
-            after = verdicts.settled_seq
-        self._ends.pop(epoch, None)
-        self._owed.pop(epoch, None)
-        if moved:
-            self.confirmations.dispute(into, "messages were moved there")
-        if again or later:
-            self.confirmations.postpone(epoch)
-            for work in again:
-                self.resends.drain(work)
-            return
-        self.confirmations.settle(epoch)
-        vehicle.set_watermark(self.name, lane.last_seq, epoch)
 
     def look_back(self, epoch: int, highest: dict[str, int]) -> None:
         """Go on beyond what the hub may have passed, if OUT went back together with the ledger."""
@@ -598,7 +272,7 @@ class LaneShell:
             # As the ledger has it: all of a former epoch counts as sent.
             former = row.epoch != self._vehicle.ledger.epoch
             row.used_seq = row.last_seq if former else step.from_seq
-            row.steps = Steps(created, [step])
+            row.steps = SequenceOffsets(created, [step])
         elif created != row.steps.created or step.offset != row.steps.last:
             row.steps = row.steps.with_step(created, step)
 

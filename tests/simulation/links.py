@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.device import Device, DeviceLink
 from backhaul_hub.links.sources import PUSHED, Place, lane_source, push_source
-from tests.simulation.lane_shell import LANES
+from tests.simulation.lane_parts import LANES
 from tests.simulation.models import Source, at_once
 from tests.simulation.pushing import TOKEN
 

@@ -1,4 +1,4 @@
-"""The vehicle's end of pushing: the real `Pusher` and `Standstill` of an agent, over a modelled leaf server."""
+"""The vehicle's end of pushing: the real `Pusher` and `StallReport` of an agent, over a modelled leaf server."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from backhaul_agent.leaf.link_state import UplinkState
 from backhaul_agent.push.pusher import LOOK_S, Pusher
 from backhaul_agent.uplink.lane_epoch import LaneEpoch
-from backhaul_agent.uplink.stall_report import Standstill
+from backhaul_agent.uplink.stall_report import StallReport
 from tests.simulation.models import at_once
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Pushing:
         self.pusher: Pusher = vehicle.cores.pusher(
             CONFIG, ledger, lanes, self.uplink, clock, self._tell
         )
-        self._standstill = Standstill(STALLED_AFTER_S)
+        self._stall_report = StallReport(STALLED_AFTER_S)
         self.answers: list[tuple[int, list[str]]] = []
         """From the hub, under way: the number of the question, and the lanes that it sources not."""
         self._numbers = 0
@@ -103,7 +103,7 @@ class Pushing:
             return
         self._look_at_s = now_s + LOOK_S
         lanes = [(lane.name, *lane.entered.owed()) for lane in self._vehicle.lanes.values()]
-        if still := self._standstill.look(lanes, now_s, up=bool(self.uplink.up)):
+        if still := self._stall_report.look(lanes, now_s, up=bool(self.uplink.up)):
             self._still = self._vehicle.ledger.epoch, still
             self._untold = True
         if self.uplink.up:

@@ -8,19 +8,16 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
-from backhaul_codec import Point
-from backhaul_codec.state.merge import HeadKey
-from backhaul_hub.continuity.lane_key import LaneKey
 from tests.simulation.hub import DEVICE, History, Hub, HubCores
-from tests.simulation.invariants import SECOND_NS, START_NS, Counts, Invariants
-from tests.simulation.lane_shell import LANES, Cores
+from tests.simulation.invariants import START_NS, Counts
+from tests.simulation.lane_parts import LANES, Cores
 from tests.simulation.links import Links
+from tests.simulation.surroundings import Surroundings
 from tests.simulation.vehicle import Vehicle
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from backhaul_agent.uplink.epoch_sync import Ends, Known
 
 STEPS = 120
 PAUSES_S = (0.05, 0.3, 1.0, 3.0, 20.0)
@@ -31,17 +28,14 @@ LATE_S = 3.0
 LOST_S = 18.0
 """So much later comes one whose push was lost: the vehicle gives the hub 15 s to confirm it."""
 REPEATS_MAX = 14
-LEAF_PINGS_S = 20.0
-"""A leaf server takes a link over which nothing comes for dead after so long."""
 QUIET_STEPS = 1500
 MACHINES_MAX = 3
 ROUNDS_MAX = 8
 ASK_PAUSE_S = 60.0
 """Between two questions of a vehicle about former epochs, once its first ones had no news."""
-SERIES = [HeadKey("", node, type_) for node in ("pump", "fan") for type_ in ("limit", "mode")]
 
 
-class Run(Invariants):
+class Run(Surroundings):
     """A vehicle and its hub, stepped by a seed."""
 
     def __init__(
@@ -76,11 +70,6 @@ class Run(Invariants):
                 self.hub, self.random, lambda: self.now_ns, lambda lane: self.vehicle.out(lane)
             )
             self._link_comes()
-
-    @property
-    def now_s(self) -> float:
-        """Return the monotonic time."""
-        return (self.now_ns - START_NS) / 1e9
 
     def go(self) -> Counts:
         """Run the schedule and the quiet end; raise at the first violation."""
@@ -126,47 +115,12 @@ class Run(Invariants):
             doubts = {n: each.confirmations.disputed for n, each in self.vehicle.lanes.items()}
             self._fail(f"it never came to rest: hub lacks {missing}, vehicle owes {owed}, {doubts}")
 
-    def known(self, vehicle: Vehicle, epoch: int) -> tuple[Known, Ends] | None:
-        """Let the hub answer the machine at the link."""
-        if not self._is_linked(vehicle):
-            return None
-        self.hub.hear(vehicle.machine, self.now_ns)
-        return self.hub.known(epoch)
-
-    def gave_up(self, vehicle: Vehicle, lane: str, epoch: int, low: int, high: int) -> None:
-        """Check that no other machine that was ever heard has what a receipt gives up."""
-        heard = {each.machine for each in self.hub.identities.of(DEVICE).seen}
-        for machine in self.machines:
-            if machine is vehicle or machine.machine not in heard:
-                continue  # of one that nobody has heard nobody can know
-            rows = machine.ledger.rows
-            has = [seq for seq in range(low, high + 1) if (lane, epoch, seq) in rows]
-            if has:
-                self._fail(
-                    f"a receipt explains away {lane} {epoch} {has}, which another machine has"
-                )
-
-    def reads(self, vehicle: Vehicle, lane: str) -> bool:
-        """Tell whether the hub reads the durable of a machine's lane."""
-        return vehicle is self.vehicle and self.links is not None and self.links.reads(lane)
-
     def leaf_gone(self, vehicle: Vehicle) -> None:
         """Have the link of a leaf server go with it, and come with it or later."""
         if self.links is not None and vehicle is self.vehicle and self.link_up:
             self._link_goes()
             if self.random.random() < 0.7:
                 self._link_comes()
-
-    def hashes(
-        self, vehicle: Vehicle, lane: str, epoch: int, low: int, high: int
-    ) -> list[str | None] | None:
-        """Let the hub answer the machine at the link."""
-        if not self._is_linked(vehicle):
-            return None
-        return self.hub.hashes_of(lane, epoch, low, high)
-
-    def _is_linked(self, vehicle: Vehicle) -> bool:
-        return self.link_up and not self.half_open and vehicle is self.vehicle
 
     def _clone(self) -> None:
         if len(self.machines) == MACHINES_MAX or self.hub.up.loss:
@@ -220,11 +174,6 @@ class Run(Invariants):
         self._link_goes()
         self.vehicle = machine
         self._link_comes()
-
-    def _pass_time(self, seconds: float) -> None:
-        self.now_ns += int(seconds * SECOND_NS)
-        for machine in self.machines:
-            machine.now_ns = self.now_ns
 
     def _act(self) -> None:
         """Do one thing: mostly what a vehicle does all day, now and then a fault."""
@@ -285,29 +234,6 @@ class Run(Invariants):
             self.counts.seen[name] = self.counts.seen.get(name, 0) + 1
         action()
 
-    def _lose_up(self, lose: Callable[[], object]) -> None:
-        """Have UP lose something; of what the history has, and the hub has not read, the hub cannot know."""
-        for lane, epoch, seq in self.history.places:
-            state = self.hub.continuity.lanes.get(LaneKey(DEVICE, lane, epoch))
-            if state is None or seq not in state.seen:
-                self._unread.add((lane, epoch, seq))
-        lose()
-
-    def _vehicle_writes(self, vehicle: Vehicle) -> None:
-        key = self.random.choice(SERIES)
-        known = vehicle.heads.get(key)
-        time = max(self.now_ns + vehicle.clock_error_ns, known.time + 1 if known else 0)
-        value = float(self.random.randint(0, 9))
-        vehicle.write_head(Point(key.node, key.type, time, value, key.key))
-
-    def _hub_writes(self) -> None:
-        key = self.random.choice(SERIES)
-        self.hub.write_head(key, float(self.random.randint(0, 9)), self.now_ns)
-
-    def _clock_jumps(self, vehicle: Vehicle) -> None:
-        # What is left of an error after the correction; years are corrected before they leave.
-        vehicle.clock_error_ns = self.random.randint(-4, 4) * SECOND_NS
-
     def _link_comes(self) -> None:
         if self.link_up and not self.half_open:
             return
@@ -367,34 +293,6 @@ class Run(Invariants):
         if not self.faulty or self.random.random() < 0.3:
             self.history.ingest(self.hub.up, self.random.randint(1, 30) if self.faulty else 1000)
 
-    def _hand_over(self, links: Links) -> None:
-        """Have agents and hub see the link, and agree on who brings the lanes."""
-        for machine in self.machines:
-            if not (self.faulty and self.random.random() < 0.1):
-                up = self.link_up and machine is self.vehicle
-                hung = self.half_open and self.now_s - self._hung_s > LEAF_PINGS_S
-                assert machine.pushing is not None
-                machine.pushing.uplink.note(up and not hung)
-        for lane in links.keep():
-            self._check_handed_over(lane)
-        pushing = self.vehicle.pushing
-        assert pushing is not None
-        if links.sound and (question := pushing.question(self.now_s)) is not None:
-            if self.faulty and self.random.random() < 0.1:
-                return  # it is lost
-            answer = links.answer(question)
-            if twice := [lane for lane in answer if links.wants(lane)]:
-                self._fail(f"the hub says that it sources {twice} not, and does")
-            self.counts.slept += len(answer)
-            if not (self.faulty and self.random.random() < 0.1):
-                pushing.answers.append((question.number, answer))
-
-    def _push(self, links: Links) -> None:
-        for message in links.carry(
-            self.vehicle.under_way, self.random.randint(0, 6) if self.faulty else 64
-        ):
-            self.hub.up.store(message, self.now_ns)
-
     def _trickle(self, links: Links) -> None:
         """Publish at ease over a sound link: nothing waits though lanes are handed over, and little comes twice."""
         up, half = self.hub.up, TRICKLE_STEPS // 2
@@ -433,23 +331,6 @@ class Run(Invariants):
         self.counts.repeats = max(self.counts.repeats, repeats := len(new) - len(set(new)))
         if event != "pushes lost" and repeats > REPEATS_MAX:
             self._fail(f"{repeats} messages came twice")
-
-    def _source(self, name: str, messages_max: int) -> None:
-        """Bring messages of a lane over the link; those the source takes for old are dropped."""
-        out, source = self.vehicle.out(name), self.hub.sources[name]
-        if out.created != source.created:
-            source.reset(out, self.random, faulty=self.faulty)
-        for seq in sorted(seq for seq in out.messages if seq > out.floor)[:messages_max]:
-            if seq > source.seq:
-                source.seq = seq
-                self.hub.up.store(out.messages[seq].message, self.now_ns)
-            if self.faulty and self.random.random() < 0.02:
-                return  # the acknowledgement is lost: it comes again, and is dropped
-            out.floor = seq
-
-    def _lag(self, name: str) -> int:
-        out, source = self.vehicle.out(name), self.hub.sources[name]
-        return sum(1 for seq in out.messages if seq > max(out.floor, source.seq))
 
     def _heal(self) -> None:
         self.schedule.append(f"{self.now_s:9.2f} s  everything heals")

@@ -12,7 +12,7 @@ from backhaul_agent.push.pusher import Pusher
 from backhaul_hub.links.pushes import Change, Pushes, Pushing, _Pusher
 from backhaul_hub.links.source_keeper import SourceKeeper
 from tests.simulation.hub import HubCores
-from tests.simulation.lane_shell import Cores
+from tests.simulation.lane_parts import Cores
 from tests.simulation.run import Run
 from tests.simulation.seeds import found
 

@@ -20,7 +20,7 @@ from backhaul_codec.state.merge import Head, HeadKey, Heads, Merged, ValueChange
 from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.continuity.resend_policy import RepairBook
 from tests.simulation.hub import HubCores
-from tests.simulation.lane_shell import Cores
+from tests.simulation.lane_parts import Cores
 from tests.simulation.run import Run
 from tests.simulation.seeds import found
 from tests.simulation.vehicle import Vehicle

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from copy import copy, deepcopy
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from backhaul_agent.commit.epochs import Verdict
@@ -14,7 +13,9 @@ from backhaul_codec import Point, hash_of
 from backhaul_codec.protocol.words import SPARE
 from backhaul_codec.state.merge import HeadKey
 from backhaul_codec.wire.envelope import NO_LINK
-from tests.simulation.lane_shell import LANES, Cores, LaneShell, Ledger, Writer
+from tests.simulation.book import Book
+from tests.simulation.lane_parts import LANES, Cores, Ledger, Writer
+from tests.simulation.lane_shell import LaneShell
 from tests.simulation.models import Appended, Message, OutModel, at_once
 from tests.simulation.pushing import Pushing
 
@@ -50,25 +51,6 @@ if TYPE_CHECKING:
 
 
 Disk = tuple[Ledger, dict[str, OutModel], set[int]]
-
-
-@dataclass
-class Book:
-    """What is remembered of all machines of one identity, beside what they know themselves."""
-
-    acknowledged: dict[int, Message] = field(default_factory=dict)
-    """Point id to the message that carries it now, as it was acknowledged or moved."""
-    uncertain: set[int] = field(default_factory=set)
-    """Ids of which nobody may know: what held them was deleted, or put back by an older copy."""
-    forgotten: set[bytes] = field(default_factory=set)
-    """Hashes of messages that ledgers gave up after the hub had confirmed them."""
-    moved: set[int] = field(default_factory=set)
-    """Ids of points that were moved into another epoch."""
-    by_data: dict[bytes, Message] = field(default_factory=dict)
-    points: int = 0
-    streams: int = 0
-    pushed: set[bytes] = field(default_factory=set)
-    """Hashes of messages that were pushed."""
 
 
 class Vehicle:

@@ -80,7 +80,7 @@ def command(
     as_new: bool,
     login: dict[str, Any],
 ) -> None:
-    """Feed a .parquet or .csv file through the agent; exit 1 unless every point was kept.
+    """Feed a recording, as CSV or Parquet, through the agent; exit 1 unless every point was kept.
 
     Each row is kept once: a run that was ended goes on where it stopped, a second run adds nothing,
     and of a file that has grown only the new rows are sent. A few rows without a valid time are

@@ -11,19 +11,14 @@ from backhaul_agent.cli.options import as_json_option, server_options
 from backhaul_agent.client.config import ConfigClient
 from backhaul_agent.errors import Code, RefusedError
 from backhaul_codec import CodecError
+from backhaul_codec.programs.command_line import deletions_option
 from backhaul_codec.state import point_text
 from backhaul_codec.state.json_values import parse_assignment, parse_path, value_to_json
 
 
 @click.command(name="set")
 @click.argument("assignments", metavar="[NODE.TYPE[.KEY][:DTYPE]=VALUE]...", nargs=-1)
-@click.option(
-    "--delete",
-    "deletions",
-    metavar="NODE.TYPE[.KEY]",
-    multiple=True,
-    help="Delete this point. Writing it again puts it back.",
-)
+@deletions_option
 @click.option("--parent", default="", help="Write points of the edge that leads down from here.")
 @as_json_option
 @server_options

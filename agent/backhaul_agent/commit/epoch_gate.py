@@ -13,7 +13,7 @@ import structlog
 
 from backhaul_agent.commit.epochs import Epochs, Verdict
 from backhaul_agent.commit.participant import AT_ONCE_S, CommitParticipant
-from backhaul_agent.commit.unconfirmed_rows import NO_SUSPECTS, SUSPECTS, Sent, Suspects
+from backhaul_agent.commit.unconfirmed_rows import NO_SUSPECTS, SUSPECTS, Sent, UnconfirmedRows
 from backhaul_agent.ledger.rows import Opening
 from backhaul_agent.ledger.schema import draw_epoch
 from backhaul_agent.ledger.system_events import epoch_event
@@ -45,7 +45,7 @@ class EpochGate(CommitParticipant):
         random_u32: Callable[[], int] | None = None,
     ) -> None:
         self.epochs = epochs or Epochs(fresh=True, lanes=(), last_seq=ledger.last_seq)
-        self.suspects = Suspects()
+        self.unconfirmed = UnconfirmedRows()
         self._sent = Sent([], [])
         self.over: set[int] = set()
         """Epochs of other ledgers of which the hub knows that they are over, or is about to be told."""
@@ -64,7 +64,7 @@ class EpochGate(CommitParticipant):
         owed = {lane.epoch for lane in ledger.closed.values() if not lane.whole}
         self.epochs.former = len(owed)
         rows = await ledger.staged()
-        return self.suspects.restore(rows, ledger.epoch, last_seqs, ledger.meta)
+        return self.unconfirmed.restore(rows, ledger.epoch, last_seqs, ledger.meta)
 
     @property
     def waiting(self) -> bool:
@@ -73,17 +73,17 @@ class EpochGate(CommitParticipant):
 
     def due_s(self) -> float | None:
         """Return that an epoch is to begin, or staged rows are to be framed or dropped."""
-        due = self.epochs.verdict is Verdict.OVER or self.suspects.news
-        if due or (not self.waiting and self.suspects.of(self._ledger.epoch)):
+        due = self.epochs.verdict is Verdict.OVER or self.unconfirmed.news
+        if due or (not self.waiting and self.unconfirmed.of(self._ledger.epoch)):
             return AT_ONCE_S
         return None
 
     def contribute(self, draft: Draft) -> None:
         """Let staged rows that are no suspects (any more) be framed; open an epoch if one is over."""
         if self.epochs.verdict is Verdict.GOES_ON:
-            self.suspects.clear(self._ledger.epoch)
-        draft.cleared = self.suspects.take_cleared()
-        self._sent = self.suspects.take_sent()
+            self.unconfirmed.clear(self._ledger.epoch)
+        draft.cleared = self.unconfirmed.take_cleared()
+        self._sent = self.unconfirmed.take_sent()
         draft.contents += self._sent.rest
         draft.changes.unstage += self._sent.ids
         self.open(draft.changes)
@@ -94,7 +94,7 @@ class EpochGate(CommitParticipant):
 
     def put_back(self, refusal: RefusedError) -> None:
         """Take back the judgement that could not be carried out; rows that were cleared stay so."""
-        self.suspects.put_back(self._sent)
+        self.unconfirmed.put_back(self._sent)
 
     def end(self, epoch: int) -> list[Outgoing]:
         """Return the word that the epoch of a ledger that is lost is over; none where it needs no word.
@@ -108,7 +108,7 @@ class EpochGate(CommitParticipant):
 
     def open(self, changes: LedgerChanges) -> None:
         """Let a new epoch begin with ``changes`` if the one there was is over."""
-        judged = self.suspects.meta()  # of which epoch they are must be known from then on
+        judged = self.unconfirmed.meta()  # of which epoch they are must be known from then on
         if self._ledger.meta.get(SUSPECTS, NO_SUSPECTS) != judged[SUSPECTS]:
             changes.meta |= judged
         if self.epochs.verdict is Verdict.OVER:

@@ -39,7 +39,7 @@ SEARCH_ROWS = 16_384  # looked at for victims, before giving up
 log = structlog.get_logger("budget")
 
 
-class Room:
+class Eviction:
     """Forgets, evicts, and writes receipts. ``evicted`` counts messages since the start."""
 
     def __init__(

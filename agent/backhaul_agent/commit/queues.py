@@ -83,7 +83,7 @@ class Counters:
         }
 
 
-class Arrivals(CommitParticipant):
+class PublishQueues(CommitParticipant):
     """Arrivals until a commit takes them, and the framer that takes them then.
 
     ``wake`` has the commit task look at `urgent` again. ``stage_by_s``: when that must be durable for

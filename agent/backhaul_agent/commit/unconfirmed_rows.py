@@ -63,7 +63,7 @@ class _Suspect(NamedTuple):
     points: list[Point]
 
 
-class Suspects:
+class UnconfirmedRows:
     """The rows of which it is not known, by the epoch in which they were staged."""
 
     def __init__(self) -> None:

@@ -18,11 +18,11 @@ from backhaul_agent.commit.bundle_packer import BundlePacker
 from backhaul_agent.commit.contents import worth
 from backhaul_agent.commit.deferred_writes import DeferredWrites
 from backhaul_agent.commit.epoch_gate import EpochGate
-from backhaul_agent.commit.eviction import Room
+from backhaul_agent.commit.eviction import Eviction
 from backhaul_agent.commit.framer import Framer
 from backhaul_agent.commit.heads import HeadKeeper
 from backhaul_agent.commit.participant import Draft
-from backhaul_agent.commit.queues import Arrivals, Counters
+from backhaul_agent.commit.queues import Counters, PublishQueues
 from backhaul_agent.errors import Code, LedgerStorageError, RefusedError
 from backhaul_agent.hub_time.hub_clock import HubClock, Quality
 from backhaul_agent.ledger.age_index import Ages
@@ -72,11 +72,11 @@ class Writer:
         self._retry_at_s = 0.0
         reserve = reserve or Reserve(ledger.path, 0)
         ages = Ages(config.ledger.age_s_max)
-        self.room = Room(ledger, clock, ages, reserve, self._receipt, self._commit_own)
+        self.eviction = Eviction(ledger, clock, ages, reserve, self._receipt, self._commit_own)
         self.gate = gate or EpochGate(ledger, clock)
         lanes = lanes or Lanes()
         framer = Framer(config.frame, lanes.has_own)
-        self._arrivals = Arrivals(config.ingest, framer, ledger, clock, self.counters, self.wake)
+        self._queues = PublishQueues(config.ingest, framer, ledger, clock, self.counters, self.wake)
         on_fall = marks.watermark_fell if marks is not None else lambda: None
         self._deferred = deferred = DeferredWrites(ledger, clock, self.wake, on_fall)
         self.packer = BundlePacker(ledger, clock.now_ns)
@@ -87,10 +87,10 @@ class Writer:
         # In the order of their messages. A mark has everything framed; heads follow from the others.
         self._participants: list[CommitParticipant] = [
             *([marks] if marks is not None else []),
-            *(self.gate, self._arrivals, deferred, self.packer, self.keeper),
+            *(self.gate, self._queues, deferred, self.packer, self.keeper),
         ]
-        self.submit = self._arrivals.submit
-        self.take_newest_frames = self._arrivals.take_newest_frames
+        self.submit = self._queues.submit
+        self.take_newest_frames = self._queues.take_newest_frames
         self.set_watermark = deferred.set_watermark
         self.note_step, self.set_step = deferred.note_step, deferred.set_step
         self.note_used, self.set_used = deferred.note_used, deferred.set_used
@@ -103,21 +103,21 @@ class Writer:
 
     def set_flush_s(self, age_s_max: float) -> None:
         """Frame points at this age from now on, in seconds."""
-        self._arrivals.framer.age_s_max = age_s_max
+        self._queues.framer.age_s_max = age_s_max
 
     @property
     def buffered_points(self) -> int:
         """Return how many acknowledged points are staged but not framed."""
-        return self._arrivals.framer.buffered_points + self.gate.suspects.points
+        return self._queues.framer.buffered_points + self.gate.unconfirmed.points
 
     def status(self) -> dict[str, Any]:
         """Return the writer's part of the ledger's status."""
         return {
-            "reserve_held": self.room.reserve.held,
+            "reserve_held": self.eviction.reserve.held,
             "staged_points": self.buffered_points,
             "epoch": str(self.gate.epochs.verdict),
-            "suspect_points": self.gate.suspects.points,
-            "evicted_messages": self.room.evicted,
+            "suspect_points": self.gate.unconfirmed.points,
+            "evicted_messages": self.eviction.evicted,
             **self.packer.status(),
         }
 
@@ -128,7 +128,7 @@ class Writer:
             LedgerStorageError: the ledger cannot be read.
         """
         self.keeper.restore(await self._ledger.heads(), self._ledger.meta)
-        await self.room.start()
+        await self.eviction.start()
         for row in await self.gate.restore():
             self._deferred.lose(row)
 
@@ -139,7 +139,7 @@ class Writer:
     def stop(self) -> None:
         """Refuse what comes from now on; `run` commits what is there, framed, and returns."""
         self._stopping = True
-        self._arrivals.close()
+        self._queues.close()
         self._wake.set()
 
     async def run(self) -> None:
@@ -147,21 +147,21 @@ class Writer:
         while True:
             await self._wait()
             stopping = self._stopping
-            if stopping and self.gate.waiting and not self._arrivals:
+            if stopping and self.gate.waiting and not self._queues:
                 return  # nothing that a new epoch would be worth
             await self._commit(flush=stopping or self._ledger.budget.full)
-            if self._clock.monotonic_s() >= self.room.upkeep_due_s():
-                await self._give_up(self.room.upkeep())
-            if stopping and not self._arrivals:
+            if self._clock.monotonic_s() >= self.eviction.upkeep_due_s():
+                await self._give_up(self.eviction.upkeep())
+            if stopping and not self._queues:
                 return
 
     async def _wait(self) -> None:
         """Sleep until there is something to commit."""
         while not self._due():
             self._wake.clear()
-            times = [self._arrivals.stage_by_s, self.gate.epochs.due_s()]
+            times = [self._queues.stage_by_s, self.gate.epochs.due_s()]
             if not self.gate.waiting:
-                times += [self.room.upkeep_due_s(), self._due_s()]
+                times += [self.eviction.upkeep_due_s(), self._due_s()]
             next_s = min((time for time in times if time is not None), default=None)
             wait_s = None
             if next_s is not None:
@@ -178,10 +178,10 @@ class Writer:
 
     def _due(self) -> bool:
         now_s = self._clock.monotonic_s()
-        urgent = self._arrivals.urgent(now_s)
+        urgent = self._queues.urgent(now_s)
         if not self.gate.epochs.may_commit(now_s, urgent=urgent):
-            return self._stopping and not self._arrivals
-        if urgent or self._stopping or now_s >= self.room.upkeep_due_s():
+            return self._stopping and not self._queues
+        if urgent or self._stopping or now_s >= self.eviction.upkeep_due_s():
             return True
         due_s = self._due_s()
         return due_s is not None and max(due_s, self._retry_at_s) <= now_s
@@ -203,7 +203,7 @@ class Writer:
             tell()
         if changes:
             self._on_commit()
-            await self._give_up(self.room.make(worth(changes.messages)))
+            await self._give_up(self.eviction.make(worth(changes.messages)))
 
     async def _commit_own(self, changes: LedgerChanges) -> None:
         """Commit what making room wants, by the same rule as everything else."""
@@ -227,7 +227,7 @@ class Writer:
         self._retry_at_s = self._clock.monotonic_s() + RETRY_S
         reason = f"{error.operation} failed: {error.cause}"
         if error.disk_full:
-            reason = f"{self.room.reserve.place} is full ({reason})"
+            reason = f"{self.eviction.reserve.place} is full ({reason})"
         refusal = RefusedError(Code.STORAGE, f"nothing was kept: {reason}")
         for each in self._participants:
             each.put_back(refusal)
@@ -239,9 +239,9 @@ class Writer:
         except LedgerStorageError as error:
             if not error.disk_full:
                 raise
-            before = self.room.evicted
-            again = await self.room.relieve(worth(changes.messages), changes.weight)
-            if self.room.evicted > before:
+            before = self.eviction.evicted
+            again = await self.eviction.relieve(worth(changes.messages), changes.weight)
+            if self.eviction.evicted > before:
                 self._on_commit()
             if not again:
                 raise

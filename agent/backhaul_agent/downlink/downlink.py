@@ -34,9 +34,10 @@ if TYPE_CHECKING:
 
     from backhaul_agent.commit.writer import Writer
     from backhaul_agent.config import Config
-    from backhaul_agent.leaf.jetstream import JetStream, Stored
+    from backhaul_agent.leaf.jetstream import JetStream
     from backhaul_agent.ledger.ledger import Ledger
     from backhaul_codec.kinds import Lane
+    from backhaul_runtime.jetstream import StreamMessage
 
 TAKEN_MAX = 1024
 """Subjects of which it is known what came beside; of any other a message is handed over twice."""
@@ -136,7 +137,7 @@ class Downlink:
             for reader in self._readers:
                 group.create_task(reader.run(jetstream, server, recalled))
 
-    async def take_beside(self, messages: list[Stored]) -> None:
+    async def take_beside(self, messages: list[StreamMessage]) -> None:
         """Hand over messages that were spoken beside IN.
 
         IN's copies are passed over from now on: what they change is committed after this, or together with it.
@@ -151,7 +152,7 @@ class Downlink:
         if changes != Inward():
             await self._writer.apply(changes)
 
-    def _read(self, message: Stored, changes: Inward, fresh: bool) -> bool:
+    def _read(self, message: StreamMessage, changes: Inward, fresh: bool) -> bool:
         """Take in a message of a stream; return whether it could be read."""
         if fresh:
             self.news += not is_passing(message.subject)
@@ -159,7 +160,7 @@ class Downlink:
                 return True  # it came beside
         return self._handle(message, changes, fresh)
 
-    def _handle(self, message: Stored, changes: Inward, fresh: bool) -> bool:
+    def _handle(self, message: StreamMessage, changes: Inward, fresh: bool) -> bool:
         try:
             if message.subject.startswith("n."):
                 parse_leaf(message.subject)  # whose points they are must be whose stream it is

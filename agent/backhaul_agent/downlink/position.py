@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 if TYPE_CHECKING:
-    from backhaul_agent.leaf.jetstream import Stored
+    from backhaul_runtime.jetstream import StreamMessage
 
 POSITION = "in_position"  # its name in the ledger's meta table
 SOURCE_HEADER = b"Nats-Stream-Source:"
@@ -53,9 +53,9 @@ class Cursor:
         self.position = now._replace(created=created, server=server, seq=0)
         return True
 
-    def read(self, message: Stored) -> bool:
+    def read(self, message: StreamMessage) -> bool:
         """Go past a message; return whether it is new: True also where nobody can tell."""
-        now = self.position._replace(seq=message.stream_seq)
+        now = self.position._replace(seq=message.seq)
         hub_stream, hub_seq = hub_place(message.headers)
         fresh = not hub_seq or hub_stream != now.hub_stream or hub_seq > now.hub_seq
         if fresh and hub_seq:

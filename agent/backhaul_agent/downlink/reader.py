@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 
     from backhaul_agent.commit.writer import Writer
     from backhaul_agent.config import Config
-    from backhaul_agent.leaf.jetstream import JetStream, Stored
+    from backhaul_agent.leaf.jetstream import JetStream
     from backhaul_agent.ledger.ledger import Ledger
     from backhaul_codec.kinds import Lane
+    from backhaul_runtime.jetstream import StreamMessage
 
     # Takes in one message, said to be fresh or not; what it changes goes into the same commit.
     # Returns whether it could be read.
-    Handle: TypeAlias = Callable[[Stored, Inward, bool], bool]
+    Handle: TypeAlias = Callable[[StreamMessage, Inward, bool], bool]
 
 POLL_S = 5.0
 BATCH_MESSAGES = 128  # read, then committed together
@@ -147,17 +148,17 @@ class InReader:
             seq = 1
             while seq < self._cursor.next_seq:
                 message = await jetstream.message(self.stream, seq=seq, next_by_subj=f"{prefix}.>")
-                if message is None or message.stream_seq >= self._cursor.next_seq:
+                if message is None or message.seq >= self._cursor.next_seq:
                     break
                 self._handle(message, Inward(), False)
-                seq = message.stream_seq + 1
+                seq = message.seq + 1
         self._recalled = True
 
     async def _read(self, jetstream: JetStream) -> bool:
         """Read a batch, commit it; return whether there may be more."""
         changes = Inward()
         before = self._cursor.position
-        message: Stored | None = None
+        message: StreamMessage | None = None
         size = count = garbage = 0
         try:
             while count < BATCH_MESSAGES and size < BATCH_BYTES:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from backhaul_agent.nats_conf import quoted
+from backhaul_codec.kinds import BULK, LIVE, stored_subjects
 from backhaul_codec.protocol.identity import Identity, leaf_name
 
 # In a directory of its own: there the agent may write, and nowhere else beside leaf.conf.
@@ -24,12 +25,7 @@ LOCAL_SUBJECTS = (
     "app.>",
     "agent.>",
     "n.>",
-    "p.>",
-    "e.>",
-    "r.>",
-    "f.>",
-    "b",
-    "d.>",
+    *stored_subjects(LIVE, BULK),
     "c.>",
     "cmd.>",
     "cmdopen.>",

@@ -6,30 +6,26 @@ policy), so requests and answers stay dictionaries here.
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from backhaul_agent.errors import JetStreamError
-from backhaul_runtime.jetstream import API, NOT_FOUND, covers, read_answer
+from backhaul_runtime.jetstream import (
+    API,
+    NOT_FOUND,
+    StreamMessage,
+    covers,
+    message_in,
+    read_answer,
+)
 
 # Said when a stream is made and never later: a server that restarts with a first_seq above the
 # stream's first message purges the stream.
 _AT_CREATION = frozenset({"first_seq"})
 # Said when a durable is made; from then on it follows what the link carries (uplink/flow_control.py).
 _ADAPTED = frozenset({"max_ack_pending"})
-
-
-class Stored(NamedTuple):
-    """A message as a stream holds it."""
-
-    stream_seq: int
-    subject: str
-    data: bytes
-    headers: bytes = b""
 
 
 class JetStream:
@@ -55,24 +51,19 @@ class JetStream:
         answer = await self.call(f"STREAM.INFO.{stream}")
         return str(answer["created"]), answer["state"]
 
-    async def message(self, stream: str, **query: int | str) -> Stored | None:
+    async def message(self, stream: str, **query: int | str) -> StreamMessage | None:
         """Return a message, or None where there is none.
 
         By ``seq=``, by ``last_by_subj=``, or the first from ``seq=`` on with ``next_by_subj=``.
         """
         try:
-            answer = await self.call(f"STREAM.MSG.GET.{stream}", query)
+            return message_in(await self.call(f"STREAM.MSG.GET.{stream}", query))
         except JetStreamError as error:
             if error.code == NOT_FOUND:
                 return None
             raise
-        message = answer["message"]
-        try:
-            data = base64.b64decode(message.get("data") or "", validate=True)
-            headers = base64.b64decode(message.get("hdrs") or "", validate=True)
-        except binascii.Error as error:
+        except ValueError as error:
             raise JetStreamError("STREAM.MSG.GET", 0, 0, f"bad base64: {error}") from error
-        return Stored(int(message["seq"]), str(message["subject"]), data, headers)
 
     async def purge(self, stream: str, next_seq: int) -> None:
         """Remove everything below ``next_seq``; also the next message then gets it, at least."""

@@ -6,13 +6,12 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from backhaul_agent.leaf.link_window import LinkWindow
-from backhaul_codec.kinds import BULK, LIVE, SHARED_LANES, Lane
+from backhaul_codec.kinds import SHARED_LANES, Lane, stored_subjects
 from backhaul_codec.subjects import node_lane_subject, node_of_lane
 
 if TYPE_CHECKING:
     from backhaul_agent.config import Config
 
-OUT_SUBJECTS = {LIVE: ["p.>", "e.>", "r.>"], BULK: ["f.>", "b", "d.>"]}
 IN_STREAM = "IN"
 IN_NEWS = "agent.in"  # where IN says what it has stored: agent.in.<its subject>, headers only
 SOURCED_ONLY = (
@@ -45,7 +44,7 @@ def in_stream(lane: Lane = "") -> str:
 def out_subjects(lane: Lane) -> list[str]:
     """Return the subjects that a lane's stream captures."""
     node = node_of_lane(lane)
-    return OUT_SUBJECTS[lane] if node is None else [node_lane_subject(node, ">")]
+    return stored_subjects(lane) if node is None else [node_lane_subject(node, ">")]
 
 
 def out_stream_config(config: Config, lane: str) -> dict[str, Any]:

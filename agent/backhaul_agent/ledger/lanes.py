@@ -11,7 +11,7 @@ import aiosqlite
 from backhaul_agent.ledger import boots as ledger_boots
 from backhaul_agent.ledger.chain import UNCHAINED, ChainEnd
 from backhaul_agent.ledger.rows import Adopted, LedgerChanges
-from backhaul_agent.ledger.sequence_offsets import OffsetStep, Steps
+from backhaul_agent.ledger.sequence_offsets import OffsetStep, SequenceOffsets
 from backhaul_codec import hash_of
 
 EPOCHS_KEPT = 32  # former epochs whose lanes are kept though the hub holds all of them
@@ -34,7 +34,7 @@ class CommittedLane:
     next_seq: int = 1
     watermark: int = 0
     confirmed: int = 0
-    steps: Steps = field(default_factory=Steps)
+    steps: SequenceOffsets = field(default_factory=SequenceOffsets)
     used_seq: int = 0
     held_seq: int = 0
     chain: ChainEnd = UNCHAINED
@@ -75,7 +75,9 @@ async def load(db: aiosqlite.Connection, epoch: int, names: Iterable[str]) -> li
     steps = await db.execute_fetchall("SELECT * FROM steps ORDER BY lane, from_seq")
     lanes = []
     for id_, name, of, next_seq, watermark, confirmed, created, used_seq in rows:
-        known = Steps(created, [OffsetStep(*step) for lane_id, *step in steps if lane_id == id_])
+        known = SequenceOffsets(
+            created, [OffsetStep(*step) for lane_id, *step in steps if lane_id == id_]
+        )
         held_seq = await ledger_boots.held(db, id_)
         lanes.append(
             CommittedLane(id_, name, of, next_seq, watermark, confirmed, known, used_seq, held_seq)
@@ -87,7 +89,7 @@ class NewSteps(NamedTuple):
     """The record of a lane's stream."""
 
     lane: CommittedLane
-    steps: Steps
+    steps: SequenceOffsets
     used_seq: int
 
 
@@ -106,7 +108,7 @@ def new_steps(
         if fresh:
             # All of a former epoch counts as sent: nobody notes any more how far that goes.
             former = lane is not find(name, 0)
-            steps, used_seq = Steps(), lane.last_seq if former else step.from_seq
+            steps, used_seq = SequenceOffsets(), lane.last_seq if former else step.from_seq
         new[lane.id] = NewSteps(lane, steps.with_step(created, step), used_seq)
     for name, seq in changes.used.items():
         if (lane := find(name, 0)) is not None:

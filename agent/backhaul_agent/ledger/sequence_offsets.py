@@ -26,7 +26,7 @@ class OffsetStep(NamedTuple):
 
 
 @dataclass(slots=True)
-class Steps:
+class SequenceOffsets:
     """The steps of one stream, ascending. ``created`` says which stream: empty, none so far."""
 
     created: str = ""
@@ -54,17 +54,17 @@ class Steps:
         """Return the offset after the last step, None where there is none."""
         return self.steps[-1].offset if self.steps else None
 
-    def with_step(self, created: str, step: OffsetStep) -> Steps:
+    def with_step(self, created: str, step: OffsetStep) -> SequenceOffsets:
         """Return the steps once ``step`` is the last one.
 
         The caller has seen to it that no later message had a greater offset than its own. A few
         dozen steps are kept; what is older counts with the greatest offset there was.
         """
         if created != self.created:
-            return Steps(created, [step])
+            return SequenceOffsets(created, [step])
         kept = [known for known in self.steps if known.from_seq < step.from_seq]
         kept.append(step)
         while len(kept) > STEPS_MAX:
             first, second = kept[:2]
             kept[:2] = [OffsetStep(first.from_seq, max(first.offset, second.offset))]
-        return Steps(created, kept)
+        return SequenceOffsets(created, kept)

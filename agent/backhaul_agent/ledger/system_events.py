@@ -9,6 +9,7 @@ import msgspec
 
 from backhaul_agent.ledger.rows import Outgoing
 from backhaul_codec import Opaque, Point, encode_point
+from backhaul_codec.kinds import STAMPED
 from backhaul_codec.subjects import app_event_subject, event_subject
 from backhaul_codec.wire.compression import Compression
 
@@ -58,13 +59,13 @@ def receipt(
 
 
 def marked(messages: Sequence[Outgoing], boot: int) -> list[Outgoing]:
-    """Return messages with a mark on events and results: their stamps wait for ``boot``, 0 for none.
+    """Return messages with a mark on all that the agent stamps itself: the stamps wait for ``boot``, 0 for none.
 
-    The agent stamps those itself. To be called in the same turn in which they were stamped.
+    To be called in the same turn in which they were stamped.
     """
     if not boot:
         return list(messages)
     return [
-        message._replace(boot=boot) if message.subject.startswith(("e.", "r.")) else message
+        message._replace(boot=boot) if message.subject.startswith(STAMPED) else message
         for message in messages
     ]

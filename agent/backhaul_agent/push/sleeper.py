@@ -10,10 +10,10 @@ import structlog
 from nats.errors import Error as NatsError
 
 from backhaul_agent.errors import JetStreamError
-from backhaul_agent.leaf.jetstream import Stored
 from backhaul_agent.leaf.streams import in_stream_config
 from backhaul_agent.push.in_sleep import InSleep, SleepPhase, SleepStep
 from backhaul_codec.protocol.push import beside_subject, is_passing, told
+from backhaul_runtime.jetstream import StreamMessage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -71,7 +71,7 @@ class Sleeper:
         self._tell = tell
         self._in_doubt = in_doubt
         self._due = asyncio.Event()
-        self._waiting: list[Stored] = []
+        self._waiting: list[StreamMessage] = []
         self._came = asyncio.Event()
         self._listening: Subscription | None = None
         if self._enabled:
@@ -163,7 +163,7 @@ class Sleeper:
         leaf_subject = message.subject.split(".", 3)[3]
         leaf_subject, body = told(leaf_subject, message.data) or (leaf_subject, message.data)
         if len(self._waiting) < WAITING_MAX:
-            self._waiting.append(Stored(0, leaf_subject, body))
+            self._waiting.append(StreamMessage(0, leaf_subject, body))
             self._came.set()
         if not is_passing(leaf_subject):
             self.sleep.wake(self._clock.monotonic_s())

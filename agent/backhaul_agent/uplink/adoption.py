@@ -180,7 +180,7 @@ class Adoption:
 
         From the next commit on, which writes this, the ledger knows those that it takes in like its own.
         """
-        for former in self._writer.gate.suspects.formers:
+        for former in self._writer.gate.unconfirmed.formers:
             if work.epoch in sent_since(out, self._ledger, self._lane, former):
                 former.note_taken_in(self._lane, work.epoch, work.lo, work.hi)
                 self._noted = True

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from backhaul_agent.ledger.sequence_offsets import OffsetStep, Steps
+from backhaul_agent.ledger.sequence_offsets import OffsetStep, SequenceOffsets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -107,7 +107,7 @@ class Appender:
         *,
         opened_seq: int = 0,
         used_seq: int = 0,
-        steps: Steps | None = None,
+        steps: SequenceOffsets | None = None,
     ) -> None:
         self.epoch = epoch
         self.state = AppenderState.DOWN
@@ -116,7 +116,7 @@ class Appender:
         self.watermark = 0  # the hub's word; it may go down again
         self.confirmed = 0  # the highest watermark there has been
         self.appended = 0  # highest seq known to be in the stream (or confirmed)
-        self.steps = steps or Steps()  # upward steps: as recorded; downward ones at once
+        self.steps = steps or SequenceOffsets()  # upward steps: as recorded; downward ones at once
         self.used_seq = used_seq  # no seq beyond it was ever sent to this stream
         self.claimed = 0  # the highest seq that anybody says is of this epoch
         self.outstanding_bytes = 0
@@ -300,7 +300,7 @@ class Appender:
         stream_seq += self._short(self.used_seq, stream_seq)
         step = OffsetStep(self.confirmed, stream_seq - self.confirmed)
         self.used_seq = self.confirmed
-        self.steps = Steps(self.steps.created, [step])
+        self.steps = SequenceOffsets(self.steps.created, [step])
         self._doubt()
         return stream_seq, step
 

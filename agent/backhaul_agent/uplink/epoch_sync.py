@@ -92,7 +92,7 @@ class EpochWords:
         vague = any(ledger.epoch in lane.confirmations.vague for lane in self._lanes)
         found = [ledger.epoch] if writer.gate.waiting or self._recheck or vague else []
         found += [epoch for lane in self._lanes for epoch in sorted(lane.adoption.strangers)]
-        for suspect in writer.gate.suspects.formers:
+        for suspect in writer.gate.unconfirmed.formers:
             found += [suspect.epoch, *self._unheard(suspect)]
         former = sorted(ledger.closed.values(), key=lambda lane: lane.id)
         # Also if it was heard of before it was over: that has not been judged.
@@ -147,7 +147,7 @@ class EpochWords:
             await self._news.wait()
             self._news.clear()
             async with trouble:
-                for former in self._writer.gate.suspects.formers:
+                for former in self._writer.gate.unconfirmed.formers:
                     over = former.epoch in self._highest and former.epoch != self._ledger.epoch
                     if over and not self._unheard(former):
                         await self._judge(former, jetstream)
@@ -160,7 +160,7 @@ class EpochWords:
 
     async def _judge(self, former: Former, jetstream: JetStream) -> None:
         """Find out whether the points that were staged in an epoch have been sent."""
-        suspects, whole = self._writer.gate.suspects, True
+        suspects, whole = self._writer.gate.unconfirmed, True
         sent: list[Point] = []
         for lane in [lane for lane in self._ledger.lanes if lane != "live"]:
             out = OutStream(jetstream, out_stream(lane))
@@ -263,7 +263,7 @@ class EpochWords:
     async def _give_up(self, epoch: int) -> None:
         """Set rows aside that may have been sent or not, and tell the hub."""
         rows, notes = [], []
-        for row in self._writer.gate.suspects.give_up(epoch):
+        for row in self._writer.gate.unconfirmed.give_up(epoch):
             reason = f"staged in epoch {epoch}, whose ledger was lost: may have been sent"
             log.error("staged_row_quarantined", node=row.node, points=row.points, reason=reason)
             rows.append(Quarantine(STAGED, row.id, reason))

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from collections.abc import Set as AbstractSet
 
-    from backhaul_agent.leaf.jetstream import JetStream, Stored
-    from backhaul_agent.ledger.sequence_offsets import Steps
+    from backhaul_agent.leaf.jetstream import JetStream
+    from backhaul_agent.ledger.sequence_offsets import SequenceOffsets
+    from backhaul_runtime.jetstream import StreamMessage
 
 # On what is appended again: the lane's position, and of which epoch that is. The message's own seq
 # and epoch are those it always had.
@@ -48,7 +49,7 @@ class OutStream:
         self._again: set[int] = set()  # where runs begin that were appended again
         self._indexed = 0
 
-    async def tail(self, epoch: int, known: AbstractSet[int], steps: Steps) -> Tail:
+    async def tail(self, epoch: int, known: AbstractSet[int], steps: SequenceOffsets) -> Tail:
         """Return where the stream ends; messages of another writer than this ledger are passed over.
 
         ``known``: the epochs of this ledger, ``epoch`` the current one and ``steps`` its own. An
@@ -191,7 +192,7 @@ class OutStream:
             return None, False
         return _identity(message), NEXT_HEADER in headers_of(message.headers)
 
-    def _is_newer(self, stream_seq: int, steps: Steps) -> bool:
+    def _is_newer(self, stream_seq: int, steps: SequenceOffsets) -> bool:
         """Whether a message came after this ledger last looked; never, where it never did."""
         if self.created != steps.created or not steps.steps:
             return bool(steps.created)
@@ -202,7 +203,7 @@ def _common(ranges: RangeSet, low: int, high: int) -> list[tuple[int, int]]:
     return [(max(lo, low), min(hi, high)) for lo, hi in ranges if lo <= high and hi >= low]
 
 
-def _identity(message: Stored) -> OutPosition | None:
+def _identity(message: StreamMessage) -> OutPosition | None:
     """Return a message's own epoch and seq, or None where it has none."""
     try:
         header = peek(message.data)
@@ -211,7 +212,7 @@ def _identity(message: Stored) -> OutPosition | None:
     return OutPosition(header.epoch, header.seq) if header.epoch and header.seq else None
 
 
-def position_of(message: Stored) -> OutPosition | None:
+def position_of(message: StreamMessage) -> OutPosition | None:
     """Return a message's word on the position, or None where it is none of an agent's."""
     own = _identity(message)
     if own is None:

@@ -25,7 +25,7 @@ class _Standing:
     pause_s: float
 
 
-class Standstill:
+class StallReport:
     """Watches the watermarks of lanes of which more has been appended.
 
     Args:

@@ -18,6 +18,14 @@ import click
 INTERRUPTED = 130  # what shells say of a command that Ctrl-C ended
 HELP = {"help_option_names": ["-h", "--help"]}
 
+deletions_option = click.option(
+    "--delete",
+    "deletions",
+    metavar="NODE.TYPE[.KEY]",
+    multiple=True,
+    help="Delete this point. Writing it again puts it back.",
+)
+
 # Which extra of the distribution brings what each program may lack.
 _EXTRAS = {"backhaul-agent": "replay", "backhaul-hub": "hub", "backhaul-spark": "spark"}
 _OF_AN_EXTRA = (

@@ -17,6 +17,8 @@ from typing import Any, NamedTuple, Protocol
 
 from backhaul_codec.errors import MappingError
 
+SUFFIXES = (".csv", ".parquet")
+"""Of the files that can be read, in lower case."""
 CHUNK_ROWS = 4096
 # What a chunk holds at most besides: characters of CSV, and about as many bytes of Parquet.
 CHUNK_CHARS_MAX = 8 << 20
@@ -55,7 +57,7 @@ class Recording(Protocol):
 
 @contextmanager
 def open_recording(path: Path, columns: list[str]) -> Iterator[Recording]:
-    """Open a .parquet or .csv file and make sure that it has these columns.
+    """Open a file with one of SUFFIXES and make sure that it has these columns.
 
     Raises:
         MappingError: no such file or column, an unknown kind of file, or pyarrow is missing.
@@ -69,7 +71,7 @@ def open_recording(path: Path, columns: list[str]) -> Iterator[Recording]:
             with path.open("rb") as file:
                 yield CsvRecording(file, path.stat().st_size, columns)
         else:
-            raise MappingError(f"{path}: only .parquet and .csv files can be replayed")
+            raise MappingError(f"{path}: only {' and '.join(SUFFIXES)} files can be read")
     except OSError as error:
         raise MappingError(f"{path}: {error}") from error
 

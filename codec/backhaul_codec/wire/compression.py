@@ -61,13 +61,7 @@ def inflate(payload: bytes | memoryview, raw_len: int, dictionary: bytes = b"") 
         body = inflater.decompress(payload, raw_len + 1)
     except zlib.error as error:
         raise CodecError(f"the deflate stream is damaged: {error}", "compressed") from error
-    if len(body) != raw_len:
-        raise _wrong_length(raw_len)
-    if not inflater.eof:
-        raise CodecError("the deflate stream has no end", "compressed")
-    if inflater.unused_data:
-        raise CodecError("bytes follow the deflate stream", "trailing")
-    return body
+    return _whole(body, raw_len, inflater, "deflate stream")
 
 
 def _zstd_compress(body: bytes) -> bytes:
@@ -93,13 +87,7 @@ def _zstd_with_stdlib(zstd: Any, payload: bytes | memoryview, raw_len: int) -> b
         body: bytes = expander.decompress(payload, raw_len + 1)
     except zstd.ZstdError as error:
         raise CodecError(f"the zstd frame is damaged: {error}", "compressed") from error
-    if len(body) != raw_len:
-        raise _wrong_length(raw_len)
-    if not expander.eof:
-        raise CodecError("the zstd frame has no end", "compressed")
-    if expander.unused_data:
-        raise CodecError("bytes follow the zstd frame", "trailing")
-    return body
+    return _whole(body, raw_len, expander, "zstd frame")
 
 
 def _zstd_with_library(zstd: Any, payload: bytes | memoryview, raw_len: int) -> bytes:
@@ -130,6 +118,16 @@ def _zstd_modules() -> tuple[Any, Any]:
         raise CodecError(
             "this machine cannot read or write zstd: use Python 3.14, or install zstandard", "codec"
         ) from None
+
+
+def _whole(body: bytes, raw_len: int, expander: Any, what: str) -> bytes:
+    if len(body) != raw_len:
+        raise _wrong_length(raw_len)
+    if not expander.eof:
+        raise CodecError(f"the {what} has no end", "compressed")
+    if expander.unused_data:
+        raise CodecError(f"bytes follow the {what}", "trailing")
+    return body
 
 
 def _wrong_length(raw_len: int) -> CodecError:

@@ -174,9 +174,8 @@ class Objects:
             known = {f"$O.{BUCKET}.C.{artifact.nuid}" for artifact in await self.list()}
             swept = 0
             for subject in subjects.keys() - known:
-                last = {"last_by_subj": subject}
-                message = (await self._api.request(f"STREAM.MSG.GET.{STREAM}", last))["message"]
-                if now_ns - stamp_ns(message["time"]) > _STRAY_NS:
+                last = await self._api.message(STREAM, last_by_subj=subject)
+                if last and now_ns - stamp_ns(last.time) > _STRAY_NS:
                     await self._api.request(f"STREAM.PURGE.{STREAM}", {"filter": subject})
                     swept += 1
         except NatsError as error:

@@ -5,7 +5,7 @@ is refused (nats/forged.py). The answer goes to the subject that the hub knows f
 question's reply subject, which no permission is checked on. A device reads operators' artifacts by name, never uploads; it writes its own uploads.
 
 Questions of one device are answered one after another; what it can make the hub do is bounded by what
-may wait, by `Allowance` for what is looked up, and by the limits of `artifacts/uploads.py` (ADR 10).
+may wait, by `RateLimiter` for what is looked up, and by the limits of `artifacts/uploads.py` (ADR 10).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from backhaul_hub.artifacts.uploads import Upload, UploadError, Uploads
 from backhaul_hub.config import ArtifactsSection as Limits
 from backhaul_hub.errors import HubError
 from backhaul_hub.nats.forged import is_forged
-from backhaul_hub.nats.rate_limit import PENDING_MAX, Allowance, AnswerPace
+from backhaul_hub.nats.rate_limit import PENDING_MAX, AnswerPace, RateLimiter
 from backhaul_runtime.clock import Clock
 
 # Of one device: twice what an agent ever has under way, for what it asks again after a cut.
@@ -84,7 +84,7 @@ class BlobService:
         self._uploads = Uploads(directory, self._objects, limits, clock)
         self._chunks = _ChunkCache(self._objects)
         self._opened: OrderedDict[str, Chunks] = OrderedDict()
-        self._allowance = Allowance()
+        self._limiter = RateLimiter()
         self._desks: dict[str, _Desk] = {}
         self._group: asyncio.TaskGroup | None = None
 
@@ -178,7 +178,7 @@ class BlobService:
         ask, name = question.ask, question.name
         if not blobs.is_name(name):
             return blobs.Refused(ask, blobs.BAD_NAME, f"{name!r} is no name of an artifact")
-        if not self._allowance.take(desk.device, self._clock.monotonic_s()):
+        if not self._limiter.take(desk.device, self._clock.monotonic_s()):
             return blobs.Refused(ask, blobs.BUSY, "asked too often")
         found = await self._objects.info(name)
         if found is None or len(found.digest) != blobs.DIGEST_BYTES:
@@ -215,7 +215,7 @@ class BlobService:
         return blobs.Piece(question.ask, question.offset, data)
 
     async def _offer(self, desk: _Desk, question: blobs.Offer) -> blobs.Answer:
-        if not self._allowance.take(desk.device, self._clock.monotonic_s()):
+        if not self._limiter.take(desk.device, self._clock.monotonic_s()):
             return blobs.Refused(question.ask, blobs.BUSY, "asked too often")
         desk.writing = None
         desk.writing = await self._uploads.offer(

@@ -31,20 +31,6 @@ _TIMEOUT_S = 30.0
 # Each time twice as long after: a person's question that takes long is one of the few of theirs that are
 # answered at once (OF_ONE_MAX), and so is each that is asked again beside it.
 _AGAIN_S = 2.0
-_HARMLESS_TWICE = frozenset(
-    (
-        "alerts",
-        "commands",
-        "conflicts",
-        "devices",
-        "events",
-        "get",
-        "shadow",
-        "state",
-        "status",
-        "tree",
-    )
-)
 
 
 class Access(ABC):
@@ -61,14 +47,16 @@ class Access(ABC):
     def subject(self, service: str) -> str:
         """Return where a service is asked."""
 
-    async def ask(self, client: Client, service: str, question: dict[str, Any]) -> dict[str, Any]:
-        """Ask one question and return the answer; a question that only reads is asked again while none comes.
+    async def ask(
+        self, client: Client, service: str, question: dict[str, Any], *, reads: bool = False
+    ) -> dict[str, Any]:
+        """Ask one question and return the answer; one that only `reads` is asked again while none comes.
 
         Raises:
             HubError: no control plane; or it refused, in its own words.
         """
         body = json.dumps(question).encode()
-        again_s = _AGAIN_S if service in _HARMLESS_TWICE else None
+        again_s = _AGAIN_S if reads else None
         try:
             message = await _request(client, self.subject(service), body, again_s)
         except (NatsError, TimeoutError) as error:
@@ -124,13 +112,15 @@ class Visitor(Access):
         return self.person.ask(service)
 
 
-def ask(access: Access, service: str, question: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Ask one question and return the answer.
+def ask(
+    access: Access, service: str, question: dict[str, Any] | None = None, *, reads: bool = False
+) -> dict[str, Any]:
+    """Ask one question and return the answer; one that only `reads` is asked again while none comes.
 
     Raises:
         HubError: no server, no control plane; or the control plane refused, in its own words.
     """
-    return asyncio.run(_ask(access, service, question or {}))
+    return asyncio.run(_ask(access, service, question or {}, reads=reads))
 
 
 @asynccontextmanager
@@ -165,6 +155,8 @@ async def _request(client: Client, subject: str, body: bytes, again_s: float | N
     return message
 
 
-async def _ask(access: Access, service: str, question: dict[str, Any]) -> dict[str, Any]:
+async def _ask(
+    access: Access, service: str, question: dict[str, Any], *, reads: bool
+) -> dict[str, Any]:
     async with access.client() as client:
-        return await access.ask(client, service, question)
+        return await access.ask(client, service, question, reads=reads)

@@ -27,7 +27,7 @@ class AskedShadows:
     async def history(self, device: str, part: str) -> list[Revision]:
         """Return the revisions of a document that the bucket still has, oldest first. Raises: HubError."""
         question = {"device": device, "part": part}
-        answer = await self._access.ask(self._client, "shadow", question)
+        answer = await self._access.ask(self._client, "shadow", question, reads=True)
         return [Revision(**each) for each in answer["documents"][part]]
 
     async def change(

@@ -20,7 +20,7 @@ from backhaul_hub.db.devices import read_devices
 from backhaul_hub.device import Device
 from backhaul_hub.lane_names import lanes_of
 from backhaul_hub.links.down_consumers import drop_stale_consumers, make_writable
-from backhaul_hub.links.recent_setups import SetUps
+from backhaul_hub.links.recent_setups import RecentSetups
 from backhaul_hub.links.source_keeper import SourceKeeper
 from backhaul_hub.links.speaker import Speaker
 from backhaul_hub.uplink.device_words import WordBook
@@ -86,7 +86,7 @@ class Fleet(Subsystem):
         self.continuity = Continuity()
         self.words = WordBook(self.continuity)
         self.sources = SourceKeeper(ground.config, ground.clock, self.continuity, devices.known)
-        self.set_ups = SetUps(ground.clock, tell_again)
+        self.set_ups = RecentSetups(ground.clock, tell_again)
         self.speaker = Speaker(ground.clock, devices.one)
         self.unknown: set[str] = set()
         """Devices of which DOWN has durables, and hub.db nothing."""

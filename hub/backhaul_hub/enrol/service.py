@@ -36,7 +36,7 @@ from backhaul_hub.enrol.rules import Enrolment, Repeat, decide
 from backhaul_hub.enrol.tokens import TokenSettings
 from backhaul_hub.errors import HubError
 from backhaul_hub.nats.forged import is_forged
-from backhaul_hub.nats.rate_limit import PENDING_MAX, Allowance
+from backhaul_hub.nats.rate_limit import PENDING_MAX, RateLimiter
 from backhaul_runtime.clock import Clock
 
 log = structlog.get_logger(__name__)
@@ -61,7 +61,7 @@ class EnrolmentService:
     _learn: Callable[[], Awaitable[None]]
 
     def __post_init__(self) -> None:
-        self._allowance = Allowance()
+        self._limiter = RateLimiter()
         self._to_learn = False
 
     async def listen(self, client: Client) -> None:
@@ -69,7 +69,7 @@ class EnrolmentService:
 
         async def asked(message: Msg) -> None:
             # The subject is the token's own, which the server sees to. What is not answered is asked again.
-            if is_forged(message.reply) or not self._allowance.take(
+            if is_forged(message.reply) or not self._limiter.take(
                 message.subject, self._clock.monotonic_s()
             ):
                 return

@@ -9,12 +9,10 @@ from pathlib import Path
 from backhaul_codec.errors import MappingError
 from backhaul_codec.recordings.mapping import DeviceOf, Mapping
 from backhaul_codec.recordings.points import RowMapper
-from backhaul_codec.recordings.readers import open_recording
+from backhaul_codec.recordings.readers import SUFFIXES, open_recording
 from backhaul_codec.recordings.times import TimeCheck
 from backhaul_codec.subjects import DEVICE_ID
 from backhaul_hub.imports.split import Splitter
-
-KINDS = (".csv", ".parquet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +48,7 @@ def files_below(directory: Path) -> list[Path]:
     return sorted(
         path
         for path in directory.rglob("*")
-        if path.suffix.lower() in KINDS and path.is_file() and not path.name.startswith(".")
+        if path.suffix.lower() in SUFFIXES and path.is_file() and not path.name.startswith(".")
     )
 
 

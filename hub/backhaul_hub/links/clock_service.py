@@ -29,7 +29,7 @@ from backhaul_codec.strict.json import JsonError, Reader
 from backhaul_hub.access.rules import CLOCK_QUESTIONS, clock_answer_subject
 from backhaul_hub.errors import HubError
 from backhaul_hub.nats.forged import is_forged
-from backhaul_hub.nats.rate_limit import PENDING_MAX, Allowance
+from backhaul_hub.nats.rate_limit import PENDING_MAX, RateLimiter
 from backhaul_hub.uplink.hashes import HASHES_MAX
 from backhaul_hub.uplink.known_epochs import Ends, Known, Lanes
 from backhaul_runtime.clock import Clock
@@ -154,7 +154,7 @@ class ClockService:
         self._client = client
         self._clock = clock
         self._token_of = token_of
-        self._allowance = Allowance()
+        self._limiter = RateLimiter()
         self._known = known
         self._may_ask = may_ask
         self._on_still = on_still
@@ -183,7 +183,7 @@ class ClockService:
         except JsonError:
             self.refused += 1
             return
-        if not self._allowance.take(device, self._clock.monotonic_s()):
+        if not self._limiter.take(device, self._clock.monotonic_s()):
             self.refused += 1
             return
         yield_s = math.ceil(self._on_heard(device, bytes(question.vehicle)))

@@ -15,7 +15,7 @@ SETTLED_S = 5.0
 """How long after it was reset a source stands, or its leaf has asked for another reset."""
 
 
-class SetUps:
+class RecentSetups:
     """Calls for each source that was set up, once it stands. Costs nothing where none is.
 
     Args:

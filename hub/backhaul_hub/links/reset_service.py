@@ -3,7 +3,7 @@
 No device reaches the hub's JetStream API itself, not even for this one question: the API goes by the
 subject that it is told, and a leaf can have it told another (nats/forged.py), as
 `$JS.API.STREAM.DELETE.UP_00`. So the control plane asks in its place, by the subject that the server
-has let through; of one durable one question at a time, and no more than an `Allowance` of them.
+has let through; of one durable one question at a time, and no more than a `RateLimiter` of them.
 
 It also looks at the answer. The leaf takes "delivered" in it for what it has got, and while somebody
 still listens the server may say there what it has delivered since the reset, to nobody: all of that
@@ -25,7 +25,7 @@ from nats.errors import Error as NatsError
 from backhaul_codec.device_token import DEVICE_TOKEN
 from backhaul_codec.strict.json import JsonError, Reader
 from backhaul_hub.lane_names import DOWN, RESETS
-from backhaul_hub.nats.rate_limit import PENDING_MAX, Allowance
+from backhaul_hub.nats.rate_limit import PENDING_MAX, RateLimiter
 from backhaul_runtime.clock import Clock
 
 WAITING_MAX = 1024
@@ -61,7 +61,7 @@ class ResetService:
         self._clock = clock
         self._may_ask = may_ask
         self._on_reset = on_reset
-        self._allowance = Allowance()
+        self._limiter = RateLimiter()
         self._waiting: dict[str, asyncio.Task[None]] = {}
 
     async def listen(self, client: Client) -> None:
@@ -79,7 +79,7 @@ class ResetService:
             or not self._may_ask(whose["device"])
             or durable in self._waiting
             or len(self._waiting) >= WAITING_MAX
-            or not self._allowance.take(durable, self._clock.monotonic_s())
+            or not self._limiter.take(durable, self._clock.monotonic_s())
         ):
             self.refused += 1
             return

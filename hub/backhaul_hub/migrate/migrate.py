@@ -15,16 +15,14 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 from nats.aio.client import Client
-from nats.errors import Error as NatsError
 
-from backhaul_hub import questions
 from backhaul_hub.access.keys import read_keys
 from backhaul_hub.backup.backup import API_TIMEOUT_S
 from backhaul_hub.backup.files import copy_database, place_file, set_created
 from backhaul_hub.backup.manifest import REGISTRY
 from backhaul_hub.backup.restore import begin_down, require_stopped
 from backhaul_hub.config import HubConfig
-from backhaul_hub.errors import BackupError, HubError
+from backhaul_hub.errors import BackupError
 from backhaul_hub.lane_names import DOWN
 from backhaul_hub.migrate.compare import SideBySide
 from backhaul_hub.migrate.mirrors import (
@@ -34,6 +32,7 @@ from backhaul_hub.migrate.mirrors import (
     end_mirror,
     promoted,
 )
+from backhaul_hub.migrate.stopping import answers, stop
 from backhaul_hub.nats.jetstream import JetStreamApi, Json
 from backhaul_hub.nats.snapshots import Snapshot, copy
 from backhaul_hub.private_files import private_directory
@@ -51,7 +50,6 @@ _STAY = {DOWN, STATE}
 _BEHIND_MESSAGES_MAX = 200
 _UNCOMPARED_MAX = 2 * BLOCK_SEQS
 _LOOK_S = 0.25
-_STOP_S_MAX = 30.0
 _LAST_S_MAX = 180.0
 _RELAYS_S_MAX = 5.0
 
@@ -175,7 +173,7 @@ class Migration:
         self._move = self._require_begun()
         if not self._move.done:
             raise BackupError("the migration has not come to its end", hint="run it again")
-        if not await _answers(self._there):
+        if not await answers(self._there):
             raise BackupError(
                 f"no control plane runs at {self._move.to}: it may not have what is here",
                 hint="start it there first: backhaul-hub up",
@@ -274,7 +272,7 @@ class Migration:
     async def _switch(self, names: list[str]) -> None:
         self._move.switched = True
         self._note()  # from now on `up` refuses here
-        await _stop(self._here)
+        await stop(self._here)
         await self._drain_relays(names)
         for name in names:
             await self._close(name)
@@ -366,39 +364,3 @@ class Migration:
                 place_file(path, place)
         except OSError as error:
             raise BackupError(f"{target}: {error.strerror}") from error
-
-
-async def _answers(client: Client) -> bool:
-    """Tell whether a control plane runs at a server."""
-    try:
-        await require_stopped(client)
-    except BackupError:
-        return True
-    return False
-
-
-async def _is_gone(client: Client) -> bool:
-    """Tell whether a control plane has ended; while it ends, it is there and does not answer."""
-    try:
-        await require_stopped(client)
-    except HubError:
-        return False
-    return True
-
-
-async def _stop(client: Client) -> None:
-    """Have the control plane stop, where one runs, and wait until it has.
-
-    Raises:
-        HubError: it does not.
-    """
-    with contextlib.suppress(NatsError):  # nobody there, or gone before it could answer
-        await client.request(questions.subject("stop"), b"", timeout=_STOP_S_MAX)
-    try:
-        async with asyncio.timeout(_STOP_S_MAX):
-            while not await _is_gone(client):  # noqa: ASYNC110
-                await asyncio.sleep(_LOOK_S / 10)
-    except TimeoutError:
-        raise BackupError(
-            "the control plane does not stop", hint="stop it: systemctl stop backhaul-hub.service"
-        ) from None

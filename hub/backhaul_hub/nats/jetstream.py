@@ -7,7 +7,6 @@ nats-py's typed configurations do not know durable sources, the flow_control ack
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import secrets
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -27,6 +26,8 @@ from backhaul_runtime.jetstream import (
     NO_SUITABLE_PEERS,
     STREAM_NOT_FOUND,
     STREAM_NOT_MADE,
+    StreamMessage,
+    message_in,
     read_answer,
     stamp_ns,
 )
@@ -190,50 +191,31 @@ class JetStreamApi:
             raise JetStreamError(subject, refusal.err_code, refusal.description)
         return answer
 
+    async def message(self, stream: str, **query: int | str) -> StreamMessage | None:
+        """Return a message by the word of the stream's leader, None where there is none.
+
+        By `seq=`, by `last_by_subj=`, or the first from `seq=` on with `next_by_subj=`. A direct get is answered by
+        any server of a cluster, which may not have what the leader has.
+
+        Raises:
+            HubError: the stream is not there, or nobody answered.
+        """
+        try:
+            return message_in(await self.request(f"STREAM.MSG.GET.{stream}", query))
+        except JetStreamError as error:
+            if error.err_code == MESSAGE_NOT_FOUND:
+                return None
+            raise
+
     async def first_message(self, stream: str, seq: int) -> tuple[int, int] | None:
-        """Return the first message from `seq` on by the word of the stream's leader: seq, stored_ns.
-
-        A direct get is answered by any server of a cluster, which may not have what the leader has.
-
-        Raises:
-            HubError: the stream is not there, or nobody answered.
-        """
-        request = {"seq": seq, "next_by_subj": ">"}
-        try:
-            found = (await self.request(f"STREAM.MSG.GET.{stream}", request))["message"]
-        except JetStreamError as error:
-            if error.err_code == MESSAGE_NOT_FOUND:
-                return None
-            raise
-        return found["seq"], stamp_ns(found["time"])
-
-    async def last_message(self, stream: str, subject: str) -> bytes | None:
-        """Return the last message on a subject by the word of the stream's leader, None where there is none.
-
-        Raises:
-            HubError: the stream is not there, or nobody answered.
-        """
-        try:
-            answer = await self.request(f"STREAM.MSG.GET.{stream}", {"last_by_subj": subject})
-        except JetStreamError as error:
-            if error.err_code == MESSAGE_NOT_FOUND:
-                return None
-            raise
-        return base64.b64decode(answer["message"].get("data", ""))
+        """Return the first message from `seq` on: seq, stored_ns. Raises: HubError, as `message`."""
+        found = await self.message(stream, seq=seq, next_by_subj=">")
+        return found and (found.seq, stamp_ns(found.time))
 
     async def last_seq(self, stream: str, subject: str) -> int:
-        """Return the sequence of the last message on a subject by the word of the stream's leader, 0 for none.
-
-        Raises:
-            HubError: the stream is not there, or nobody answered.
-        """
-        try:
-            answer = await self.request(f"STREAM.MSG.GET.{stream}", {"last_by_subj": subject})
-        except JetStreamError as error:
-            if error.err_code == MESSAGE_NOT_FOUND:
-                return 0
-            raise
-        return int(answer["message"]["seq"])
+        """Return the sequence of the last message on a subject, 0 for none. Raises: HubError, as `message`."""
+        found = await self.message(stream, last_by_subj=subject)
+        return found.seq if found else 0
 
     async def stream_info(self, stream: str) -> Json | None:
         """Return a stream's info, None where there is no such stream."""

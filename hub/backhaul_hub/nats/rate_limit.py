@@ -13,7 +13,7 @@ PENDING_MAX = 16_384
 AHEAD_S = 0.1
 
 
-class Allowance:
+class RateLimiter:
     """How many answers each may still have: a bucket of `BURST`, one more in `REFILL_S`."""
 
     def __init__(self) -> None:

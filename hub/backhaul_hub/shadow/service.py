@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from base64 import b64decode
 from collections.abc import Callable, Collection, Iterable
 
 import structlog
@@ -31,7 +30,7 @@ from backhaul_hub.shadow.document import DESIRED, shadow_key, version_of
 from backhaul_hub.streams.twin_streams import SHADOW, SHADOW_BUCKET
 from backhaul_hub.sync.core import Announcement, HubSync
 from backhaul_runtime.clock import Clock
-from backhaul_runtime.jetstream import MESSAGE_NOT_FOUND, WRONG_LAST_SEQUENCE
+from backhaul_runtime.jetstream import WRONG_LAST_SEQUENCE
 from backhaul_runtime.trouble import Trouble
 
 log = structlog.get_logger(__name__)
@@ -181,14 +180,8 @@ class ShadowKeeper:
         return overtaken
 
     async def _version_there(self, subject: str) -> int:
-        last = {"last_by_subj": subject}
-        try:
-            message = (await self._api.request(f"STREAM.MSG.GET.{SHADOW}", last))["message"]
-        except JetStreamError as error:
-            if error.err_code == MESSAGE_NOT_FOUND:
-                return 0
-            raise
-        return version_of(b64decode(message.get("data", "")))
+        message = await self._api.message(SHADOW, last_by_subj=subject)
+        return version_of(message.data) if message else 0
 
     async def _put_back(self, device: str) -> None:
         """Write the desired values into a bucket that has none of them."""

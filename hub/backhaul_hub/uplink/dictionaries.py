@@ -285,9 +285,10 @@ class Dictionaries:
                 return found
 
     async def _from_stream(self, key: DictionaryKey) -> bytes | None:
-        message = await self._api.last_message(DICTIONARY_STREAM, stored_dictionary_subject(*key))
+        subject = stored_dictionary_subject(*key)
+        message = await self._api.message(DICTIONARY_STREAM, last_by_subj=subject)
         try:
-            return None if message is None else read_dictionary(message, key.digest)
+            return message and read_dictionary(message.data, key.digest)
         except CodecError as error:
             log.warning("dictionary_not_readable", device=key.device, error=str(error))
             return None

@@ -5,7 +5,6 @@ Stateless on the server: no consumer is made, so an aborted reader leaves nothin
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 from collections.abc import Iterable, Iterator
@@ -16,7 +15,14 @@ from typing import Any
 
 from backhaul_codec.subjects import IMPORT_STREAM
 from backhaul_runtime.clock import SYSTEM_CLOCK, SleepingClock
-from backhaul_runtime.jetstream import read_answer
+from backhaul_runtime.jetstream import (
+    MESSAGE_NOT_FOUND,
+    STREAM_NOT_FOUND,
+    Refusal,
+    StreamMessage,
+    message_in,
+    read_answer,
+)
 from backhaul_spark.errors import (
     HubProtocolError,
     HubServerError,
@@ -34,7 +40,6 @@ from backhaul_spark.nats.stored import Stored, StreamInfo, holes
 BATCH_MESSAGES = 4096
 BATCH_BYTES = 4 << 20
 ATTEMPTS = 6
-_NO_MESSAGE, _NO_STREAM = 10037, 10059
 
 
 class Reader:
@@ -77,7 +82,7 @@ class Reader:
         header, body = self.connection.request(f"{self._api_of(name)}.STREAM.INFO.{name}", b"")
         answer = {} if header.startswith(b"NATS/1.0 503") else json.loads(body)
         error = answer.get("error", {})
-        if error and error.get("err_code") != _NO_STREAM:
+        if error and error.get("err_code") != STREAM_NOT_FOUND:
             # Of a cluster: it is there, and nobody leads it at this moment.
             raise ServerBehindError(self.connection.server, name, str(error.get("description")))
         return {name: _stream_info(answer)} if "config" in answer else {}
@@ -92,18 +97,24 @@ class Reader:
             ServerBehindError: of a cluster, nobody leads the stream just now.
             HubProtocolError: the server refused.
         """
-        header, answer = self.connection.request(
-            f"{self._api_of(stream)}.STREAM.MSG.GET.{stream}",
-            json.dumps({"last_by_subj": subject}).encode(),
-        )
-        if header.startswith(b"NATS/1.0 503"):
-            return None  # an older hub has no such stream, and exports none
-        found, refusal = read_answer(answer)
-        if refusal is None:
-            return base64.b64decode(found["message"].get("data", ""))
-        if refusal.err_code in (_NO_MESSAGE, _NO_STREAM):
+        message, refusal = self._of_leader(stream, last_by_subj=subject)
+        if message is not None:
+            return message.data
+        # Without a refusal it is an older hub, which has no such stream, and exports none.
+        if refusal is None or refusal.err_code in (MESSAGE_NOT_FOUND, STREAM_NOT_FOUND):
             return None
         raise ServerBehindError(self.connection.server, stream, refusal.description)
+
+    def _of_leader(
+        self, stream: str, **query: int | str
+    ) -> tuple[StreamMessage | None, Refusal | None]:
+        """Return a message as the stream's leader has it, or why not; neither where nobody answers for the stream."""
+        asked = f"{self._api_of(stream)}.STREAM.MSG.GET.{stream}"
+        header, answer = self.connection.request(asked, json.dumps(query).encode())
+        if header.startswith(b"NATS/1.0 503"):
+            return None, None
+        found, refusal = read_answer(answer)
+        return (None, refusal) if refusal else (message_in(found), None)
 
     def read(self, stream: str, lo: int, hi: int) -> Iterator[Stored]:
         """Yield the messages `lo` to `hi` (included) that the stream still has, in order.
@@ -157,15 +168,10 @@ class Reader:
     def _require_no_more(self, stream: str, lo: int, hi: int, subject: str) -> None:
         if lo > hi or self.streams([stream])[stream].replicas == 1:
             return
-        header, body = self.connection.request(
-            f"{self._api_of(stream)}.STREAM.MSG.GET.{stream}",
-            json.dumps({"seq": lo, "next_by_subj": subject}).encode(),
-        )
-        answer = {} if header.startswith(b"NATS/1.0 503") else json.loads(body)
-        if answer.get("error", {}).get("err_code") == _NO_MESSAGE:
+        found, refusal = self._of_leader(stream, seq=lo, next_by_subj=subject)
+        if refusal is not None and refusal.err_code == MESSAGE_NOT_FOUND:
             return
-        found = answer.get("message", {}).get("seq")
-        if found is None or found <= hi:
+        if found is None or found.seq <= hi:
             raise ServerBehindError(self.connection.server, stream, f"is not there yet at {lo}")
 
     def _require_gone(self, stream: str, missing: Iterable[tuple[int, int]]) -> None:
@@ -186,19 +192,14 @@ class Reader:
                 self.connection.server, stream, f"ends at {info.last_seq} there"
             )
         for lo, hi in missing:
-            header, body = self.connection.request(
-                f"{self._api_of(stream)}.STREAM.MSG.GET.{stream}",
-                json.dumps({"seq": lo, "next_by_subj": ">"}).encode(),
-            )
-            answer = {} if header.startswith(b"NATS/1.0 503") else json.loads(body)
-            found = answer.get("message", {}).get("seq")
-            if found is None and answer.get("error", {}).get("err_code") != _NO_MESSAGE:
+            found, refusal = self._of_leader(stream, seq=lo, next_by_subj=">")
+            if found is None and (refusal is None or refusal.err_code != MESSAGE_NOT_FOUND):
                 raise ServerBehindError(
                     self.connection.server, stream, f"has no leader to ask for {lo}"
                 )
-            if found is not None and found <= hi:
+            if found is not None and found.seq <= hi:
                 raise ServerBehindError(
-                    self.connection.server, stream, f"is not there yet at {found}"
+                    self.connection.server, stream, f"is not there yet at {found.seq}"
                 )
 
     def _batch(

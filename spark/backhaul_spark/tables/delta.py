@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -294,25 +294,20 @@ class IngestTables:
     def prepare(self, spec: TableSpec, rows: pa.Table) -> None:
         """Append rows that carry the next ingest number to a table beside points."""
         if rows.num_rows:
-            self._guarded(
-                spec,
-                lambda: write_deltalake(
-                    self._tables[spec.name],
-                    rows,
-                    mode="append",
-                    commit_properties=transactions({INGEST_APP: self.next_ingest}),
-                ),
-            )
+            self._write(spec, rows, "append", self.next_ingest)
 
     def replace(self, spec: TableSpec, rows: pa.Table) -> None:
         """Put `rows` in the place of everything that a table beside points holds."""
+        self._write(spec, rows, "overwrite", self.committed)
+
+    def _write(
+        self, spec: TableSpec, rows: pa.Table, mode: Literal["append", "overwrite"], ingest: int
+    ) -> None:
+        properties = transactions({INGEST_APP: ingest})
         self._guarded(
             spec,
             lambda: write_deltalake(
-                self._tables[spec.name],
-                rows,
-                mode="overwrite",
-                commit_properties=transactions({INGEST_APP: self.committed}),
+                self._tables[spec.name], rows, mode=mode, commit_properties=properties
             ),
         )
 

@@ -8,7 +8,6 @@ import re
 import shutil
 import signal
 import sys
-import tomllib
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +15,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from nats.errors import Error as NatsError
 
-from backhaul_hub.access.keys import read_keys
-from backhaul_hub.access.logins import new_login
 from backhaul_hub.private_files import write_private
-from backhaul_runtime.clock import SystemClock
+from tests.support.rig.hub_logins import HubLogins
 from tests.support.rig.patient import connect
 from tests.support.rig.ports import free_port
 
@@ -27,8 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
     from nats.aio.client import Client
-
-    from backhaul_hub.access.account_names import AccountName
 
     Runner = Callable[[list[str]], Awaitable[str]]
 
@@ -167,7 +162,7 @@ async def run_to_end(arguments: list[str], *, log: Path | None = None) -> str:
     return output.decode()
 
 
-class HubRig:
+class HubRig(HubLogins):
     """A hub in a directory: its nats-server and its control plane.
 
     `run` runs a command to its end, and returns what it printed.
@@ -229,49 +224,6 @@ class HubRig:
         """Stop both, the control plane first."""
         await self.control.stop()
         await self.server.stop()
-
-    def addresses(self) -> list[str]:
-        """Return the client addresses of all servers."""
-        return [f"nats://127.0.0.1:{self.client_port}"]
-
-    def options(self, user: str = "control") -> dict[str, Any]:
-        """Return the arguments for nats-py's `connect`: addresses, and the login of a user of hub.toml."""
-        login = tomllib.loads((self.directory / "hub.toml").read_text())["nats"][user]
-        creds = self.directory / login["creds"]
-        return {"servers": self.addresses(), "user_credentials": str(creds)}
-
-    def environment(self, user: str = "control") -> dict[str, str]:
-        """Return what the examples in docs/ log in with."""
-        return {
-            "HUB_URL": self.addresses()[0],
-            "HUB_CREDS": self.options(user)["user_credentials"],
-        }
-
-    async def connect(self, user: str = "control", **options: Any) -> Client:
-        """Connect to the hub as one of its users; the caller closes."""
-        return await connect(**self.options(user), **options)
-
-    @asynccontextmanager
-    async def connection_in(self, account: AccountName) -> AsyncIterator[Client]:
-        """Connect as a new user of an account, as of UP, where the hub has none; close at the end."""
-        now_s = SystemClock().now_ns() // 1_000_000_000
-        login = new_login(read_keys(self.directory), "rig", account, now_s=now_s)
-        creds = self.directory.parent / f"{self.directory.name}-{account}.creds"
-        write_private(creds, login.text())
-        client = await connect(self.addresses(), user_credentials=str(creds))
-        try:
-            yield client
-        finally:
-            await client.close()
-
-    @asynccontextmanager
-    async def connection(self, user: str = "control", **options: Any) -> AsyncIterator[Client]:
-        """Connect to the hub as one of its users; close at the end."""
-        client = await self.connect(user, **options)
-        try:
-            yield client
-        finally:
-            await client.close()
 
 
 @dataclass(slots=True)

@@ -48,7 +48,7 @@ async def ask(access: Access) -> dict[str, Any]:
     after: str | None = ""
     async with access.client() as client:
         while after is not None:
-            page = await access.ask(client, "devices", {"after": after})
+            page = await access.ask(client, "devices", {"after": after}, reads=True)
             report["devices"] += page["devices"]
             report["streams"], after = page["streams"], page["next"]
     return report

@@ -28,7 +28,7 @@ def status(directory: Path, as_json: bool, check: bool) -> None:
     Exit status: 0, or 1 where the control plane does not answer; with --check 3 where anything
     worse than `info` is shown.
     """
-    answer = ask(Operator(directory), "status")
+    answer = ask(Operator(directory), "status", reads=True)
     click.echo(json.dumps(answer, indent=2) if as_json else "\n".join(lines(answer)))
     if check and any(each["severity"] != Severity.INFO for each in answer["conditions"]):
         sys.exit(EXIT_CONDITIONS)

@@ -52,7 +52,7 @@ def list_(
 ) -> None:
     """List alerts, the newest first, and the silences that hold."""
     asked = {"device": device, "past": past or id_ is not None, "id": id_, "limit": limit}
-    answer = ask(access, "alerts", asked)
+    answer = ask(access, "alerts", asked, reads=True)
     if as_json:
         print_json(answer)
         return

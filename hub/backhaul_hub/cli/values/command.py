@@ -143,7 +143,8 @@ async def _follow(
     """Return the command as recorded, or as it ended."""
     looked_s = 0.0
     while True:
-        answer = await access.ask(client, "commands", {"device": device, "id": id_})
+        question = {"device": device, "id": id_}
+        answer = await access.ask(client, "commands", question, reads=True)
         for found in answer["commands"]:
             if not wait or State(found["state"]).over:
                 return dict(found)

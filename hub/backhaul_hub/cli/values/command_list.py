@@ -29,7 +29,7 @@ def command_list(
 ) -> None:
     """List the newest commands, of all devices or of VID, and where they stand."""
     question = {"device": device, "unfinished": unfinished, "limit": limit}
-    found = ask(access, "commands", question)["commands"]
+    found = ask(access, "commands", question, reads=True)["commands"]
     if as_json:
         print_json(found)
     else:

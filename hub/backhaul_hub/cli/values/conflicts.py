@@ -29,7 +29,7 @@ def conflicts() -> None:
 @json_option
 def list_(device: str | None, access: Access, settled: bool, as_json: bool) -> None:
     """List conflicts, oldest first."""
-    answer = ask(access, "conflicts", {"device": device, "settled": settled})
+    answer = ask(access, "conflicts", {"device": device, "settled": settled}, reads=True)
     if as_json:
         print_json(answer)
         return

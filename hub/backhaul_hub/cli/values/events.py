@@ -70,7 +70,7 @@ def events(
 async def _ask(access: Operator | Visitor, question: dict[str, Any], now_ns: int) -> dict[str, Any]:
     async with access.client() as client:
         if isinstance(access, Visitor):
-            return await access.ask(client, "events", question)
+            return await access.ask(client, "events", question, reads=True)
         env = load(access.directory).twin.env
         async with await Registry.open_existing(access.directory / "hub.db") as registry:
             return await events_answer(client, env, registry, Events(**question), now_ns)

@@ -30,4 +30,4 @@ def get(
     shown that has come since the control plane started; the rest is in the history tables.
     """
     question = {"device": device, "paths": list(paths), "deleted": deleted, "telemetry": telemetry}
-    print_points(ask(access, "get", question), as_json=as_json)
+    print_points(ask(access, "get", question, reads=True), as_json=as_json)

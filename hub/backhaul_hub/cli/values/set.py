@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from backhaul_codec import CodecError
+from backhaul_codec.programs.command_line import deletions_option
 from backhaul_codec.state.json_values import parse_assignment, parse_path, value_to_json
 from backhaul_hub.cli._ask import Access
 from backhaul_hub.cli._options import access_option, json_option, who_option
@@ -19,13 +20,7 @@ from backhaul_hub.errors import WriteRefusedError
 @click.argument("device", metavar="VID")
 @click.argument("assignments", metavar="[NODE.TYPE[.KEY][:DTYPE]=VALUE]...", nargs=-1)
 @access_option
-@click.option(
-    "--delete",
-    "deletions",
-    metavar="NODE.TYPE[.KEY]",
-    multiple=True,
-    help="Delete this point. Writing it again puts it back.",
-)
+@deletions_option
 @who_option
 @json_option
 def set_(

@@ -35,7 +35,7 @@ async def _watch(access: Access, device: str, paths: tuple[str, ...], *, as_json
         # First listen, then ask: what changes in between is shown twice rather than not at all.
         changes = await client.subscribe(changed)
         question = {"device": device, "paths": list(paths), "deleted": True}
-        for point in (await access.ask(client, "get", question))["points"]:
+        for point in (await access.ask(client, "get", question, reads=True))["points"]:
             _show(point, as_json=as_json)
         async for message in changes.messages:
             point = json.loads(message.data)

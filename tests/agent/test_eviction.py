@@ -15,14 +15,14 @@ from backhaul_agent.ledger.lane_routing import Lanes
 from backhaul_agent.ledger.rows import LedgerChanges, Outgoing
 from backhaul_agent.ledger.system_events import event, receipt
 from backhaul_codec import Point, encode_point
+from tests.agent.evictions import account_loosely, receipts, room_of, seqs
 from tests.agent.ledgers import FailingDisk, open_ledger
-from tests.agent.rooms import account_loosely, receipts, room_of, seqs
 from tests.support.agent_clock import FakeClock
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from backhaul_agent.commit.eviction import Room
+    from backhaul_agent.commit.eviction import Eviction
     from backhaul_agent.ledger.ledger import Ledger
 
 MIB = 1 << 20
@@ -41,7 +41,9 @@ def message(value_class: int, size: int = 900, lanes: Lanes | None = None) -> Ou
     return lanes.place(made) if lanes else made
 
 
-async def put(ledger: Ledger, room: Room, value_class: int, count: int, size: int = 900) -> None:
+async def put(
+    ledger: Ledger, room: Eviction, value_class: int, count: int, size: int = 900
+) -> None:
     """Commit messages ten at a time, and make room after each commit as the writer does."""
     for _ in range(count // 10):
         await ledger.commit(LedgerChanges([message(value_class, size) for _ in range(10)]))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from backhaul_agent.commit.eviction import Room
+from backhaul_agent.commit.eviction import Eviction
 from backhaul_agent.ledger.age_index import Ages
 from backhaul_agent.ledger.disk_reserve import Reserve
 from backhaul_agent.ledger.system_events import receipt
@@ -23,14 +23,14 @@ def room_of(
     clock: FakeClock | None = None,
     age_s_max: float = 0.0,
     reserve: Reserve | None = None,
-) -> Room:
+) -> Eviction:
     clock = clock or FakeClock()
 
     def note(lane: str, epoch: int, lo: int, hi: int, reason: str, chain: bytes | None) -> Outgoing:
         return receipt(lane, epoch, lo, hi, reason, clock.now_ns(), chain)
 
     reserve = reserve or Reserve(ledger.path, 0)
-    return Room(ledger, clock, Ages(age_s_max), reserve, note, ledger.commit)
+    return Eviction(ledger, clock, Ages(age_s_max), reserve, note, ledger.commit)
 
 
 async def seqs(ledger: Ledger, lane: str) -> set[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from backhaul_hub.links.recent_setups import SETTLED_S, SetUps
+from backhaul_hub.links.recent_setups import SETTLED_S, RecentSetups
 from tests.support.hub_sync import FakeClock
 from tests.support.waiting import until
 
@@ -15,7 +15,7 @@ class Hub:
     def __init__(self) -> None:
         self.clock = FakeClock()
         self.told: list[str] = []
-        self.set_ups = SetUps(self.clock, self.told.append)
+        self.set_ups = RecentSetups(self.clock, self.told.append)
 
     def look_after(self, seconds: float) -> float | None:
         self.clock.ns += round(seconds * 1e9)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from backhaul_agent.commit.framer import pack
-from backhaul_agent.commit.unconfirmed_rows import SUSPECTS, Suspects
+from backhaul_agent.commit.unconfirmed_rows import SUSPECTS, UnconfirmedRows
 from backhaul_agent.ledger.rows import StagedRow
 from backhaul_codec import Point
 
@@ -22,13 +22,13 @@ def row(id_: int, *numbers: int, intact: bool = True, boot: int = 0) -> StagedRo
     return StagedRow(id_, "n", len(points), pack(points), intact, boot)
 
 
-def suspects(*rows: StagedRow, meta: Mapping[str, str | int] | None = None) -> Suspects:
-    it = Suspects()
+def suspects(*rows: StagedRow, meta: Mapping[str, str | int] | None = None) -> UnconfirmedRows:
+    it = UnconfirmedRows()
     assert it.restore(rows, 8, {"live": 3, "bulk": 5}, meta or {}) == []
     return it
 
 
-def numbers(it: Suspects) -> list[int]:
+def numbers(it: UnconfirmedRows) -> list[int]:
     return [each.time for _, points in it.take_cleared() for each in points]
 
 
@@ -60,7 +60,7 @@ def test_another_value_at_the_same_time_is_another_point() -> None:
 def test_rows_keep_the_epoch_they_were_staged_in_over_restarts() -> None:
     """Epoch 8 ended with rows 1 and 2 staged; row 3 came in its successor, which ends now."""
     meta = suspects(row(1, 1), row(2, 2)).meta()
-    it = Suspects()
+    it = UnconfirmedRows()
     it.restore([row(1, 1), row(2, 2), row(3, 3)], 9, {"live": 1, "bulk": 0}, meta)
     assert [(each.epoch, each.last_seqs["bulk"]) for each in it.formers] == [(8, 5), (9, 0)]
     it.clear(9)
@@ -72,7 +72,7 @@ def test_rows_keep_the_epoch_they_were_staged_in_over_restarts() -> None:
 
 
 def test_damaged_rows_are_returned_and_garbage_in_the_ledger_is_survived() -> None:
-    it = Suspects()
+    it = UnconfirmedRows()
     damaged = it.restore([row(1, 1, intact=False), row(2, 2)], 8, {}, {SUSPECTS: "{garbage"})
     assert [each.id for each in damaged] == [1]
     assert it.points == 1
