@@ -8,6 +8,7 @@ from tests.mutations.mutants_chain import CHAIN_MUTANTS
 from tests.mutations.mutants_guards import GUARD_MUTANTS
 from tests.mutations.mutants_link import LINK_MUTANTS
 from tests.mutations.mutants_page import PAGE_MUTANTS
+from tests.mutations.mutants_spark import SPARK_MUTANTS
 
 ACKNOWLEDGED_EARLY = """\
         arrival.answer(arrival.content, None)
@@ -336,4 +337,5 @@ MUTANTS = (
     *GUARD_MUTANTS,
     *ALERT_MUTANTS,
     *PAGE_MUTANTS,
+    *SPARK_MUTANTS,
 )
