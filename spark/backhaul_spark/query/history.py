@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Literal
 
+import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
@@ -112,12 +113,9 @@ class History:
             NothingFoundError: the series has no points, or none in that time.
             TableMissingError: a rollup is asked for and there was none yet.
         """
-        ends = self._extent(series)
-        if ends is None:
-            raise NothingFoundError(
-                f"no points of {series} of {series.device}", self._known(series)
-            )
-        start, end = start or ends[0], end or ends[1] + timedelta(microseconds=1)
+        if start is None or end is None:
+            first, last = self._extent(series)
+            start, end = start or first, end or last + timedelta(microseconds=1)
         if start >= end:
             raise OptionError("--from", start.isoformat(), f"a time before {end.isoformat()}")
         chosen = self._choose(start, end) if resolution == "auto" else resolution
@@ -126,10 +124,12 @@ class History:
         else:
             rows = self._windows(series, start, end, chosen, known_at)
         if not rows.num_rows:
+            self._extent(series)  # which says so if there are none at any time
             raise NothingFoundError(f"{series} of {series.device} between {start} and {end}")
         rolled = self._rollups.transaction_version(ROLLUP_APP) if self._rollups else None
         ingested = committed_ingest(self._points)
-        return Answer(series, chosen, start, end, rows, ends[2], rolled or 0, ingested)
+        untimed = self._untimed(series)
+        return Answer(series, chosen, start, end, rows, untimed, rolled or 0, ingested)
 
     def _choose(self, start: datetime, end: datetime) -> Resolution:
         if self._rollups is None:
@@ -139,8 +139,12 @@ class History:
             return "1m"
         return chosen
 
-    def _extent(self, series: Series) -> tuple[datetime, datetime, int] | None:
-        """Return first time, last time and the number of points without a believable time."""
+    def _extent(self, series: Series) -> tuple[datetime, datetime]:
+        """Return first time and last time; of days alone, where no point has a believable time.
+
+        Raises:
+            NothingFoundError: the series has no points.
+        """
         rows = dataset_of(self._points).to_table(
             columns=["time", "date"], filter=_of(series) & pc.field("dtype").isin(NUMBERS + TEXTS)
         )
@@ -150,8 +154,16 @@ class History:
         times = pa.chunked_array([chunk for each in known for chunk in each.chunks], STAMP)
         bounds = pc.min_max(times if len(times) else rows.column("time")).as_py()
         if bounds["min"] is None:
-            return None
-        return bounds["min"], bounds["max"], rows.num_rows - timed.num_rows
+            raise NothingFoundError(
+                f"no points of {series} of {series.device}", self._known(series)
+            )
+        return bounds["min"], bounds["max"]
+
+    def _untimed(self, series: Series) -> int:
+        """Return how many points have no believable time. They stand in a partition of their own."""
+        kinds = pc.field("dtype").isin(NUMBERS + TEXTS)
+        wanted = (pc.field("date") == _UNTIMED) & _of(series) & kinds
+        return int(dataset_of(self._points).count_rows(filter=wanted))
 
     def _without_points(self, columns: list[str], wanted: Any) -> pa.Table:
         """Return hours of days whose points retention has taken."""
@@ -165,9 +177,10 @@ class History:
         self, series: Series, start: datetime, end: datetime, known_at: datetime | None
     ) -> pa.Table:
         within = (pc.field("time") >= _us(start)) & (pc.field("time") < _us(end))
-        days = (pc.field("date") >= start.astimezone(UTC).date()) & (
-            pc.field("date") <= end.astimezone(UTC).date()
-        )
+        first_day, last_day = start.astimezone(UTC).date(), end.astimezone(UTC).date()
+        days = (pc.field("date") >= first_day) & (pc.field("date") <= last_day)
+        # Of those without a believable time it is said how many there are.
+        days &= pc.field("date") > _UNTIMED
         live = pc.bit_wise_and(pc.field("tombstone"), 1) == 0
         kinds = pc.field("dtype").isin(NUMBERS + TEXTS)
         known = pc.field("ingested_at") <= _us(known_at or datetime.max.replace(tzinfo=UTC))
@@ -175,8 +188,7 @@ class History:
             columns=list({*SAME, "letter", "ingest", "time", "epoch", "seq", "index"}),
             filter=_of(series) & days & within & live & kinds & known,
         )
-        rows = first_said(rows)
-        rows = rows.sort_by([(n, "ascending") for n in ("time_ns", "seq", "index", "epoch")])
+        rows = _by_time(first_said(rows))
         return pa.table(
             {
                 "time": rows.column("time"),
@@ -247,6 +259,15 @@ def _of(series: Series) -> Any:
     )
 
 
+def _by_time(rows: pa.Table) -> pa.Table:
+    """Return the rows by time_ns, seq, index and epoch; they mostly are, but for the order of days."""
+    time_ns = rows.column("time_ns").to_numpy()
+    order = np.argsort(time_ns, kind="stable")
+    if (np.diff(time_ns[order]) == 0).any():
+        return rows.sort_by([(n, "ascending") for n in ("time_ns", "seq", "index", "epoch")])
+    return rows if (np.diff(time_ns) > 0).all() else rows.take(pa.array(order))
+
+
 def _as_double(rows: pa.Table) -> pa.ChunkedArray:
     """Return the numbers as doubles, null for text. Integers beyond 2^53 are rounded."""
     return pc.coalesce(rows.column("value_f64"), _of_integers(rows, pa.float64()))
@@ -258,6 +279,8 @@ def _as_whole(rows: pa.Table) -> pa.ChunkedArray:
 
 
 def _of_integers(rows: pa.Table, type_: pa.DataType) -> pa.ChunkedArray:
+    if rows.column("value_i64").null_count == rows.num_rows:
+        return pa.chunked_array([pa.nulls(rows.num_rows, type_)])
     bits = rows.column("value_i64").combine_chunks()
     signed = bits.cast(type_, safe=False)
     unsigned = bits.view(pa.uint64()).cast(type_, safe=False)

@@ -207,11 +207,11 @@ def first_said(rows: pa.Table) -> pa.Table:
 
     For readers of a table that `ingest/once.py` has not gone through yet.
     """
-    rows = rows.sort_by([("ingest", "ascending"), ("seq", "ascending")])
     live = pc.equal(rows.column("letter"), LETTER)
     alone = rows.filter(live)
     if alone.num_rows < 2:
         return rows
+    alone = alone.sort_by([("ingest", "ascending"), ("seq", "ascending")])
     return pa.concat_tables([rows.filter(pc.invert(live)), _firsts(alone, set())])
 
 
