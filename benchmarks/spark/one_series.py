@@ -114,15 +114,21 @@ def _readings(first_s: int) -> pa.RecordBatch:
     seconds = first_s + frame // SERIES * FRAME + rows % FRAME
     time_ns = int(T0.timestamp()) * 1_000_000_000 + seconds * 1_000_000_000
     seq = first_s * SERIES // FRAME + frame + 1
-    values = 50 + (seconds * 2_654_435_761 % 1_000_003) / 1_000_003
+    # Three decimals, as most sensors have, and in no two series alike.
+    values = 50 + (seconds * 2_654_435_761 + frame % SERIES * 7_919) % 20_011 / 1000
 
     def same(text: str) -> pa.DictionaryArray:
         return pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), pa.array([text]))
 
     types = pa.array([f"s{number:02}" for number in range(SERIES)])
     known: dict[str, Any] = {
-        **{"device": same("VID-001"), "lane": same("bulk"), "letter": same("f")},
-        **{"node": same("battery"), "key": same(""), "origin": same(""), "stream": same("UP_00")},
+        "device": same("VID-001"),
+        "lane": same("bulk"),
+        "letter": same("f"),
+        "node": same("battery"),
+        "key": same(""),
+        "origin": same(""),
+        "stream": same("UP_00"),
         "type": pa.DictionaryArray.from_arrays(pa.array((frame % SERIES).astype(np.int32)), types),
         "epoch": pa.array(np.ones(count, np.int64)),
         "seq": pa.array(seq),

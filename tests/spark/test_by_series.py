@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import random
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from unittest import mock
 
+import duckdb
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
+from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backhaul_runtime.clock import SYSTEM_CLOCK
+from backhaul_spark.cli.main import cli
 from backhaul_spark.ingest.batch import Ingest
 from backhaul_spark.query.history import History, parse_series
 from backhaul_spark.tables import by_series, part_file
@@ -23,9 +27,6 @@ from backhaul_spark.tables.delta import dataset_of, open_table
 from backhaul_spark.tables.part_file import by_dictionary
 from backhaul_spark.tables.schemas import POINTS_TABLE
 from tests.support.spark_frames import T0_NS, frame, message_batch, stored, task
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.slow
 
@@ -126,3 +127,36 @@ def test_a_row_group_of_a_compacted_file_has_few_series_and_history_reads_no_oth
     again = History(root).ask(asked, start, start + timedelta(hours=1)).rows
     assert again == answer
     assert again.num_rows == 400
+    packages = Path(duckdb.__file__).parents[1]
+    [extension] = packages.glob("duckdb_ext/extensions/*/*/delta.duckdb_extension")
+    with duckdb.connect() as duck:
+        duck.execute(f"LOAD '{extension}'")
+        question = (
+            f"SELECT value_f64 FROM delta_scan('{root}/points') WHERE type = 's3' ORDER BY time"
+        )
+        assert [row[0] for row in duck.execute(question).fetchall()] == answer["value"].to_pylist()
+
+
+def test_with_both_ends_the_whole_series_is_not_read(tmp_path: Path) -> None:
+    root, ingest = str(tmp_path), Ingest(str(tmp_path), SYSTEM_CLOCK)
+    bodies = [frame(1, [1.0, 2.0, 3.0]), frame(2, [9.0], start_ns=0)]
+    ingest.commit(
+        "app", 0, [task(root, ingest.tables.next_ingest, message_batch("UP_00", stored(bodies)))]
+    )
+    asked, start = parse_series("VID-001", "battery.soc"), datetime(2026, 1, 1, tzinfo=UTC)
+    with mock.patch.object(History, "_extent", side_effect=AssertionError):
+        answer = History(root).ask(asked, start, start + timedelta(seconds=2))
+    assert (answer.rows["value"].to_pylist(), answer.untimed) == ([1.0, 2.0], 1)
+
+
+def test_from_1970_on_what_is_told_not_to_be_there_is_not_there(tmp_path: Path) -> None:
+    root, ingest = str(tmp_path), Ingest(str(tmp_path), SYSTEM_CLOCK)
+    bodies = [frame(1, [1.0, 2.0]), frame(2, [9.0], start_ns=0)]
+    ingest.commit(
+        "app", 0, [task(root, ingest.tables.next_ingest, message_batch("UP_00", stored(bodies)))]
+    )
+    words = ["history", "--table-root", root, "--device", "VID-001", "--series", "battery.soc"]
+    said = CliRunner().invoke(cli, [*words, "--from", "1970-01-01"], catch_exceptions=False).output
+    assert "raw, 2 rows from 1970-01-01" in said
+    assert "1 points without a believable time are not among them" in said
+    assert "9.0" not in said

@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 
 NAMES = ("device", "node", "type", "key")
 TIME = "time_ns"
+# What grows from row to row then.
+ASCENDING = ("time", "time_ns", "stored_at")
 # So many rows of each run are in memory while runs are merged, and all texts of all of them.
-BLOCK_ROWS = 1 << 11
+BLOCK_ROWS = 1 << 12
 TEXT_BYTES_MAX = 64 << 20
 _SERIES_MAX = 1 << 62
 

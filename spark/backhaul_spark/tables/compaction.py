@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
 from backhaul_spark.errors import TablesBusyError
-from backhaul_spark.tables.by_series import in_order
+from backhaul_spark.tables.by_series import ASCENDING, in_order
 from backhaul_spark.tables.delta import (
     add_action,
     commit_files,
@@ -108,9 +108,10 @@ def _merge(
         pa.schema([field for field in spec.schema if field.name not in spec.partition_by])
     )
     number = table.version() + 1
-    part = PartFile(uri, small[0].partition, number, schema)
     batches = _batches(uri, small, schema)
-    for rows in in_order(batches) if spec is POINTS_TABLE else row_groups(batches):
+    ordered = spec is POINTS_TABLE
+    part = PartFile(uri, small[0].partition, number, schema, ASCENDING if ordered else ())
+    for rows in in_order(batches) if ordered else row_groups(batches):
         part.write(rows)
     now_ns = clock.now_ns()
     added = add_action(part.close(), now_ns, data_change=False)
