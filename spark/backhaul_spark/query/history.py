@@ -14,13 +14,14 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
+from backhaul_codec.state.point_text import shown
 from backhaul_spark.columns import STAMP
 from backhaul_spark.decode.series import parse_series as parse_names
 from backhaul_spark.errors import NothingFoundError, OptionError
 from backhaul_spark.rollup.known_at import LENGTHS, rollups_known_at
 from backhaul_spark.rollup.rollup import POINTS_FROM, ROLLUP_APP
 from backhaul_spark.tables.delta import committed_ingest, dataset_of, open_if_there, open_table
-from backhaul_spark.tables.said_again import LETTER, SAME, first_said
+from backhaul_spark.tables.said_again import LETTER
 from backhaul_spark.tables.schemas import POINTS_TABLE, ROLLUPS_TABLE
 
 Resolution = Literal["raw", "1m", "1h", "1d"]
@@ -132,6 +133,26 @@ class History:
         untimed = self._untimed(series)
         return Answer(series, chosen, start, end, rows, untimed, rolled or 0, ingested)
 
+    def finest(
+        self, series: Series, start: datetime | None, end: datetime | None, rows_max: int
+    ) -> Resolution:
+        """Return the finest resolution in which a series has at most so many rows; hours in the end.
+
+        Raises:
+            NothingFoundError: the series has no points.
+        """
+        if start is None or end is None:
+            first, last = self._extent(series)
+            start, end = start or first, end or last + timedelta(microseconds=1)
+        whole = not self._kept_from or start.astimezone(UTC).date() >= self._kept_from
+        within = (pc.field("time") >= _us(start)) & (pc.field("time") < _us(end))
+        within &= pc.field("date") > _UNTIMED
+        if self._rollups is None or (
+            whole and self._dataset.count_rows(filter=_of(series) & within) <= rows_max
+        ):
+            return "raw"
+        return "1m" if (end - start) / timedelta(minutes=1) <= rows_max else "1h"
+
     def _choose(self, start: datetime, end: datetime) -> Resolution:
         if self._rollups is None:
             return "raw"  # slower, and right
@@ -188,12 +209,7 @@ class History:
         if known_at is not None:
             wanted &= pc.field("ingested_at") <= _us(known_at)
         rows = self._dataset.to_table(list(_READ), filter=wanted)
-        if (pc.sum(pc.equal(rows.column("letter"), LETTER)).as_py() or 0) > 1:
-            # What stands twice is known by all that a reading says.
-            rows = first_said(
-                self._dataset.to_table(list({*SAME, *_READ, "ingest"}), filter=wanted)
-            )
-        rows = _by_time(rows)
+        rows = _once(_by_time(rows))
         return pa.table(
             {
                 "time": rows.column("time"),
@@ -242,7 +258,8 @@ class History:
         if not rows.num_rows:
             return f"the tables hold nothing of {series.device}; see `backhaul-spark completeness`"
         names = rows.group_by(columns).aggregate([]).to_pylist()
-        known = sorted(str(Series(series.device, **row)) for row in names if row["node"])
+        # Names as vehicles gave them stand in one line of an error.
+        known = sorted(shown(str(Series(series.device, **row))) for row in names if row["node"])
         return f"{series.device} has: {', '.join(known[:20])}" + (" ..." if len(known) > 20 else "")
 
 
@@ -274,6 +291,30 @@ def _by_time(rows: pa.Table) -> pa.Table:
     if (np.diff(time_ns[order]) == 0).any():
         return rows.sort_by([(n, "ascending") for n in ("time_ns", "seq", "index", "epoch")])
     return rows if (np.diff(time_ns) > 0).all() else rows.take(pa.array(order))
+
+
+def _once(rows: pa.Table) -> pa.Table:
+    """Return rows in order without those of letter `p` that say again what stands there: as rollups count.
+
+    Of those that are the same the frame's counts, else the first (rollup/windows.py, `repeats`).
+    """
+    live = pc.equal(rows.column("letter"), LETTER).to_numpy()
+    if not live.any():
+        return rows
+    time_ns = rows.column("time_ns").to_numpy()
+    near = np.flatnonzero(np.isin(time_ns, time_ns[live]))
+    some = rows.take(pa.array(near))
+    columns = [some.column(name) for name in ("time_ns", "dtype", "value_i64", "value_text")]
+    # Doubles by their bits: NaN is NaN again, and 0.0 is not -0.0.
+    columns.append(some.column("value_f64").combine_chunks().view(pa.int64()))
+    said = list(zip(*(column.to_pylist() for column in columns), strict=True))
+    kept = np.ones(len(live), bool)
+    known = {key for row, key in zip(near.tolist(), said, strict=True) if not live[row]}
+    for row, key in zip(near.tolist(), said, strict=True):
+        if live[row]:
+            kept[row] = key not in known
+            known.add(key)
+    return rows.filter(pa.array(kept))
 
 
 def _as_double(rows: pa.Table) -> pa.ChunkedArray:

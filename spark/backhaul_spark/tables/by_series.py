@@ -83,7 +83,7 @@ class _Run:
     @property
     def more(self) -> bool:
         """Whether rows are left that are not in memory."""
-        return self._left > 0
+        return bool(self._left > 0)
 
     @property
     def last(self) -> tuple[int, int]:
@@ -169,7 +169,8 @@ def _places(names: Iterable[str | None]) -> dict[str | None, int]:
 def _ranks(table: pa.Table, name: str, order: Mapping[str | None, int]) -> NDArray[np.int64]:
     column = _column(table, name)
     ranks = np.array([order.get(each, 0) for each in column.dictionary.to_pylist()] + [0], np.int64)
-    return ranks[column.indices.fill_null(len(ranks) - 1).to_numpy()]
+    found: NDArray[np.int64] = ranks[column.indices.fill_null(len(ranks) - 1).to_numpy()]
+    return found
 
 
 def _column(table: pa.Table, name: str) -> pa.DictionaryArray:

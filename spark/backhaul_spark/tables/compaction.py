@@ -122,7 +122,7 @@ def _merge(
     try:
         commit_files(table, spec, [added, *removed], {UPKEEP_APP: number})
     except CommitFailedError as error:
-        raise TablesBusyError(root, f"somebody else tidies up {spec.name}") from error
+        raise TablesBusyError(root, f"somebody else tidies up {spec.name}", "maintain") from error
 
 
 def _batches(uri: str, files: list[DataFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
