@@ -14,7 +14,13 @@ import numpy as np
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from backhaul_spark.errors import NothingFoundError
-from backhaul_spark.fleet.clocks import WrongClock, stored_lags, wrong_clocks
+from backhaul_spark.fleet.clocks import (
+    WrongClock,
+    ahead_in_a_backlog,
+    handed_over_later,
+    stored_lags,
+    wrong_clocks,
+)
 from backhaul_spark.fleet.cohorts import Cohorts
 from backhaul_spark.fleet.findings import Coverage, FleetFinding
 from backhaul_spark.fleet.firmware import PastDay
@@ -143,7 +149,13 @@ class Surveyor:
 
     def _wrong_clocks(self, windows: Windows) -> list[WrongClock]:
         points = _dataset(self._root, POINTS_TABLE)
-        return [] if points is None else wrong_clocks(stored_lags(points, windows))
+        if points is None:
+            return []
+        found = {each.device: each for each in wrong_clocks(stored_lags(points, windows))}
+        if (late := handed_over_later(points, windows)) is not None:
+            for each in ahead_in_a_backlog(stored_lags(points, late)):
+                found.setdefault(each.device, each)
+        return list(found.values())
 
     def _hours(self, windows: Windows) -> int:
         elapsed = (self._now_ns // 1000 - windows.start_us) // windows.step_us
