@@ -249,7 +249,7 @@ class NotKeptError(TableError):
 
 
 class StorageError(TableError):
-    """The files of the tables could not be written or read; the text names the cause, and what mends it."""
+    """The files of the tables could not be written or read; the text names cause and remedy."""
 
 
 class TablesBusyError(TableError):

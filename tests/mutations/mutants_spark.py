@@ -34,4 +34,15 @@ SPARK_MUTANTS = (
         'np.lexsort((samples["signal"], place, samples["time_ns"], row))',
         named("tests/spark/rules/test_engine.py", "test_alerts_do_not_depend_on_where_batches_end"),
     ),
+    Mutant(
+        "backlog-hides-its-clock",
+        "of a day that was handed over later, the clock is looked for on that day alone",
+        "spark/backhaul_spark/fleet/survey.py",
+        "ahead_in_a_backlog(stored_lags(points, late))",
+        "ahead_in_a_backlog(stored_lags(points, windows))",
+        named(
+            "tests/spark/fleet/test_job.py",
+            "test_a_clock_that_is_ahead_while_its_days_come_as_a_backlog_is_no_drift",
+        ),
+    ),
 )

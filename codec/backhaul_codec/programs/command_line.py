@@ -88,7 +88,7 @@ class Subcommands(click.Group):
         return _with_version(next(each for each in found if each.name == cmd_name))
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the subcommand that was asked for; what it prints orders no terminal about."""
+        """Run the chosen subcommand; its words order no terminal about."""
         before = sys.stdout, sys.stderr
         _guard()
         try:
@@ -155,7 +155,7 @@ def harmless(text: str) -> str:
 
 
 def own_terminal() -> Any:
-    """Return standard error for what moves the cursor on purpose, and has no text of others in it."""
+    """Return standard error for lines that move the cursor on purpose, without text of others."""
     return sys.stderr.stream if isinstance(sys.stderr, _Harmless) else sys.stderr
 
 

@@ -66,7 +66,7 @@ def detect(
 
 @dataclass(frozen=True, slots=True)
 class Unjudged:
-    """What was not judged: readings to learn from, up to when, numbers that are not finite, and texts."""
+    """Readings without a judgement: those to learn from, up to a time, NaN and infinities, and texts."""
 
     learning: int
     learned_ns: int | None
@@ -91,7 +91,7 @@ class Unjudged:
 
 
 def not_judged(times_ns: list[int], values: list[float], rows: int) -> Unjudged:
-    """Return what the detector passes over in these readings of so many rows."""
+    """Return how many of these readings, and of all rows, the detector passes over."""
     finite = [at for at, value in zip(times_ns, values, strict=True) if math.isfinite(value)]
     first = finite[:LEARNING]
     last = first[-1] if first else None

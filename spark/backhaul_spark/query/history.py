@@ -294,7 +294,7 @@ def _by_time(rows: pa.Table) -> pa.Table:
 
 
 def _once(rows: pa.Table) -> pa.Table:
-    """Return rows in order without those of letter `p` that say again what stands there: as rollups count.
+    """Return rows in order without repeats of letter `p`: the readings that rollups count.
 
     Of those that are the same the frame's counts, else the first (rollup/windows.py, `repeats`).
     """

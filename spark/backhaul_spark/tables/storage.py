@@ -20,7 +20,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def storage_error(error: Exception, root: str) -> StorageError | None:
-    """Return what an error under a table root says of the storage, in one line; None if it is none of that.
+    """Return an error of the storage under a table root, in one line; None for any other error.
 
     Args:
         error: as delta-rs, Arrow, Python or a job of Spark raised it.
