@@ -25,8 +25,10 @@ NAMES = ("device", "node", "type", "key")
 TIME = "time_ns"
 # What grows from row to row then.
 ASCENDING = ("time", "time_ns", "stored_at")
+# So many rows are sorted in memory: each of them is there four times for a moment.
+RUN_ROWS = 1 << 16
 # So many rows of each run are in memory while runs are merged, and all texts of all of them.
-BLOCK_ROWS = 1 << 12
+BLOCK_ROWS = 1 << 10
 TEXT_BYTES_MAX = 64 << 20
 _SERIES_MAX = 1 << 62
 
@@ -43,7 +45,7 @@ def in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     with ExitStack() as files:
         runs: list[_Run] = []
         text_bytes = 0
-        tables = map(_sorted, row_groups(batches))
+        tables = map(_sorted, row_groups(batches, RUN_ROWS))
         for table in tables:
             text_bytes += _text_bytes(table)
             if text_bytes > TEXT_BYTES_MAX:
@@ -72,7 +74,8 @@ class _Run:
         with pa.ipc.new_stream(pa.PythonFile(file, "w"), table.schema, options=options) as writer:
             writer.write_table(table, max_chunksize=BLOCK_ROWS)
         self._reader: Any = None
-        self.rows: pa.Table = table.slice(0, 0)
+        # Of its own: a slice would keep the whole in memory.
+        self.rows: pa.Table = table.schema.empty_table()
         self.series = self.time_ns = np.empty(0, np.int64)
 
     def whole(self) -> pa.Table:

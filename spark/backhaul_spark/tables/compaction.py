@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 UPKEEP_APP = "backhaul-upkeep"
 FILE_BYTES = 128 << 20
 # Of rows that are nearly alike a file would hold more than is merged in bounded memory (by_series.py).
-FILE_ROWS = 1 << 25
+FILE_ROWS = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)

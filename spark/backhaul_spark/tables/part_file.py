@@ -165,13 +165,21 @@ def by_dictionary(schema: pa.Schema) -> pa.Schema:
     )
 
 
-def row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Yield the same rows in tables of about ROW_GROUP_ROWS, or ROW_GROUP_BYTES: the most in memory."""
+def row_groups(
+    batches: Iterable[pa.RecordBatch], rows_max: int | None = None
+) -> Iterator[pa.Table]:
+    """Yield the same rows in tables of about ROW_GROUP_ROWS, or ROW_GROUP_BYTES: the most in memory.
+
+    Args:
+        batches: the rows.
+        rows_max: other than ROW_GROUP_ROWS.
+    """
+    rows_max = rows_max or ROW_GROUP_ROWS
     held: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
         for part, part_size in _cut(batch):
-            if held and (rows >= ROW_GROUP_ROWS or size + part_size > ROW_GROUP_BYTES):
+            if held and (rows >= rows_max or size + part_size > ROW_GROUP_BYTES):
                 yield pa.Table.from_batches(unified(held))
                 held, rows, size = [], 0, 0
             held.append(part)
