@@ -112,7 +112,10 @@ def test_a_row_group_of_a_compacted_file_has_few_series_and_history_reads_no_oth
     asked = parse_series("VID-001", "battery.s3")
     start = datetime(2026, 1, 1, tzinfo=UTC)
     answer = History(root).ask(asked, start, start + timedelta(hours=1)).rows
-    with mock.patch.object(part_file, "ROW_GROUP_ROWS", 400):
+    with (
+        mock.patch.object(part_file, "ROW_GROUP_ROWS", 400),
+        mock.patch.object(by_series, "BLOCK_ROWS", 100),
+    ):
         assert compact(root, POINTS_TABLE, SYSTEM_CLOCK) == (4, 1)
     table = open_table(root, POINTS_TABLE)
     [path] = table.file_uris()
