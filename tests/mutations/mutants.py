@@ -253,8 +253,8 @@ MUTANTS = (
         "row-group-without-bound",
         "a row group has so many rows, however large they are",
         "spark/backhaul_spark/tables/part_file.py",
-        "rows >= ROW_GROUP_ROWS or size + part_size > ROW_GROUP_BYTES",
-        "rows >= ROW_GROUP_ROWS",
+        "rows >= rows_max or size + part_size > ROW_GROUP_BYTES",
+        "rows >= rows_max",
         named(
             "tests/spark/test_bombs.py",
             "test_row_groups_are_cut_by_what_their_texts_come_to",
