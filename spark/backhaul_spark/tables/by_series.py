@@ -30,31 +30,37 @@ RUN_ROWS = 1 << 16
 # So many rows of each run are in memory while runs are merged, and all texts of all of them.
 BLOCK_ROWS = 1 << 10
 TEXT_BYTES_MAX = 64 << 20
+# And so many names of devices, nodes, types and keys.
+NAMES_MAX = 1 << 15
 _SERIES_MAX = 1 << 62
 
 
 def in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     """Yield the rows by device, node, type, key and time, in tables of a row group each.
 
-    Rows that are alike in those keep their order. Where texts come to more than TEXT_BYTES_MAX, each table
-    alone is in that order.
+    Rows that are alike in those keep their order. Where texts come to more than TEXT_BYTES_MAX, or
+    names are more than NAMES_MAX, the rows after that stay as they come.
 
     Args:
         batches: rows of points, texts as dictionaries (`part_file.read_batches`).
     """
     with ExitStack() as files:
         runs: list[_Run] = []
+        names: dict[str, set[str | None]] = {name: set() for name in NAMES}
         text_bytes = 0
-        tables = map(_sorted, row_groups(batches, RUN_ROWS))
+        tables = row_groups(batches, RUN_ROWS)
         for table in tables:
             text_bytes += _text_bytes(table)
-            if text_bytes > TEXT_BYTES_MAX:
+            for name, known in names.items():
+                known.update(_column(table, name).dictionary.to_pylist())
+            if text_bytes > TEXT_BYTES_MAX or sum(map(len, names.values())) > NAMES_MAX:
+                names.clear()
                 yield from (run.whole() for run in runs)
                 yield table
                 yield from tables
                 return
-            runs.append(_Run(files.enter_context(tempfile.TemporaryFile()), table))
-        orders = [_places(set().union(*(run.names[name] for run in runs))) for name in NAMES]
+            runs.append(_Run(files.enter_context(tempfile.TemporaryFile()), _sorted(table)))
+        orders = [_places(names[name]) for name in NAMES]
         if prod(len(order) + 1 for order in orders) > _SERIES_MAX:
             yield from (run.whole() for run in runs)
         else:
@@ -64,12 +70,11 @@ def in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 class _Run:
     """Sorted rows in a file, and those of them in memory.
 
-    `rows`: these, with `series` and `time_ns`, their keys. `names`: by column, all that stand in it.
+    `rows`: these, with `series` and `time_ns`, their keys.
     """
 
     def __init__(self, file: IO[bytes], table: pa.Table) -> None:
         self._file, self._left = file, table.num_rows
-        self.names = {name: set(_column(table, name).dictionary.to_pylist()) for name in NAMES}
         options = pa.ipc.IpcWriteOptions(compression="lz4")
         with pa.ipc.new_stream(pa.PythonFile(file, "w"), table.schema, options=options) as writer:
             writer.write_table(table, max_chunksize=BLOCK_ROWS)
@@ -177,8 +182,8 @@ def _ranks(table: pa.Table, name: str, order: Mapping[str | None, int]) -> NDArr
 
 
 def _column(table: pa.Table, name: str) -> pa.DictionaryArray:
-    [chunk] = table.column(name).chunks
-    return chunk
+    # The chunks of a table of row_groups share one dictionary.
+    return table.column(name).chunk(0)
 
 
 def _text_bytes(table: pa.Table) -> int:

@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
 from backhaul_spark.errors import TablesBusyError
-from backhaul_spark.tables.by_series import ASCENDING, in_order
+from backhaul_spark.tables.by_series import ASCENDING, NAMES, NAMES_MAX, in_order
 from backhaul_spark.tables.delta import (
     add_action,
     commit_files,
@@ -109,7 +109,7 @@ def _merge(
     )
     number = table.version() + 1
     batches = _batches(uri, small, schema)
-    ordered = spec is POINTS_TABLE
+    ordered = spec is POINTS_TABLE and _few_names(uri, small)
     part = PartFile(uri, small[0].partition, number, schema, ASCENDING if ordered else ())
     for rows in in_order(batches) if ordered else row_groups(batches):
         part.write(rows)
@@ -130,6 +130,19 @@ def _batches(uri: str, files: list[DataFile], schema: pa.Schema) -> Iterator[pa.
         with open_input(uri, file.path) as source:
             for batch in read_batches(source):
                 yield from as_schema(pa.Table.from_batches([batch]), schema).to_batches()
+
+
+def _few_names(uri: str, files: list[DataFile]) -> bool:
+    """Say whether files have so few names that their rows are sorted in bounded memory."""
+    names: set[str | None] = set()
+    for file in files:
+        with open_input(uri, file.path) as source:
+            for batch in read_batches(source, NAMES):
+                for column in batch.columns:
+                    names.update(column.dictionary.to_pylist())
+                if len(names) > NAMES_MAX:
+                    return False
+    return True
 
 
 def as_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
