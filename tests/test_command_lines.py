@@ -10,14 +10,16 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest import mock
 
 import click
 import pytest
+from click.testing import CliRunner
 
 import backhaul_agent.cli.main
 import backhaul_hub.cli.main
 import backhaul_spark.cli.main
-from backhaul_codec.programs.command_line import harmless, install_hint
+from backhaul_codec.programs.command_line import _Harmless, harmless, install_hint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -258,6 +260,28 @@ def test_no_text_reaches_a_terminal_as_an_order(text: str) -> None:
     assert done.stdout.startswith(harmless(text) + "\n")
     assert harmless(done.stdout) == done.stdout
     assert done.stderr == f"backhaul-hub: {harmless(text)}\n"
+
+
+@pytest.mark.parametrize("err", [False, True], ids=["stdout", "stderr"])
+def test_what_a_command_prints_orders_no_terminal_about_on_either_stream(*, err: bool) -> None:
+    """Also where somebody calls the group and not the program, as tests and shells in Python do."""
+
+    @click.command()
+    def odd() -> None:
+        click.echo("a\x07", err=err)
+        print("b\x9b31m", file=sys.stderr if err else sys.stdout)
+
+    for group in GROUPS.values():
+        with mock.patch.object(type(group), "get_command", return_value=odd):
+            said = CliRunner().invoke(group, ["odd"], catch_exceptions=False)
+        stream = said.stderr if err else said.stdout
+        assert stream == "a\\u0007\nb\\u009b31m\n"
+        assert not isinstance(sys.stdout, _Harmless)
+
+
+def test_json_stays_json() -> None:
+    text = json.dumps({"said": "\x9b31m\x7f\u202e"}, ensure_ascii=False)
+    assert json.loads(harmless(text)) == json.loads(text)
 
 
 def test_what_a_terminal_shows_stays_as_it_is() -> None:

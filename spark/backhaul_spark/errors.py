@@ -248,13 +248,19 @@ class NotKeptError(TableError):
         )
 
 
+class StorageError(TableError):
+    """The files of the tables could not be written or read; the text names cause and remedy."""
+
+
 class TablesBusyError(TableError):
     """Another process writes the same tables."""
 
     hint = "let the other one finish or end it; one ingest serves all streams of a hub"
 
-    def __init__(self, root: str, detail: str) -> None:
-        self.root, self.detail = root, detail
+    def __init__(self, root: str, detail: str, command: str = "ingest") -> None:
+        self.root, self.detail, self.command = root, detail, command
+        if command != "ingest":
+            self.hint = f"let the other one finish, then run `backhaul-spark {command}` again; one at a time"
         super().__init__(f"the tables at {root} are in use: {detail}")
 
 

@@ -8,6 +8,7 @@ from tests.mutations.mutants_chain import CHAIN_MUTANTS
 from tests.mutations.mutants_guards import GUARD_MUTANTS
 from tests.mutations.mutants_link import LINK_MUTANTS
 from tests.mutations.mutants_page import PAGE_MUTANTS
+from tests.mutations.mutants_spark import SPARK_MUTANTS
 
 ACKNOWLEDGED_EARLY = """\
         arrival.answer(arrival.content, None)
@@ -252,8 +253,8 @@ MUTANTS = (
         "row-group-without-bound",
         "a row group has so many rows, however large they are",
         "spark/backhaul_spark/tables/part_file.py",
-        "rows >= ROW_GROUP_ROWS or size + part_size > ROW_GROUP_BYTES",
-        "rows >= ROW_GROUP_ROWS",
+        "rows >= rows_max or size + part_size > ROW_GROUP_BYTES",
+        "rows >= rows_max",
         named(
             "tests/spark/test_bombs.py",
             "test_row_groups_are_cut_by_what_their_texts_come_to",
@@ -336,4 +337,5 @@ MUTANTS = (
     *GUARD_MUTANTS,
     *ALERT_MUTANTS,
     *PAGE_MUTANTS,
+    *SPARK_MUTANTS,
 )

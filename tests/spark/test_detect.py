@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import pickle
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,11 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backhaul_runtime.clock import SYSTEM_CLOCK
+from backhaul_spark.cli.detect import LEARNING
 from backhaul_spark.cli.main import cli
-from backhaul_spark.detect.detector import Detector
+from backhaul_spark.detect.detector import DEFAULT, Detector
 from backhaul_spark.detect.findings import episodes, find
 from backhaul_spark.detect.quantile import Quantile
 from backhaul_spark.ingest.batch import Ingest
+from backhaul_spark.query.history import History, parse_series
 from backhaul_spark.rollup.rollup import Rollup, run_here
 from tests.support.spark_frames import T0_NS, frame, message_batch, stored, task
 
@@ -177,6 +181,37 @@ def test_the_command_prints_findings(root: str) -> None:
     assert "2026-01-07T22:40:00.000+00:00 to" in text
     none = CliRunner().invoke(cli, ["detect", *series, "--threshold", "50"])
     assert "0 findings" in none.output
+
+
+def test_what_was_not_judged_is_said(tmp_path: Path, root: str) -> None:
+    few = Ingest(str(tmp_path), SYSTEM_CLOCK)
+    bodies = [frame(1, [*map(float, range(15)), math.nan, math.inf, 3.0], type_="temp")]
+    report = task(str(tmp_path), few.tables.next_ingest, message_batch("UP_00", stored(bodies)))
+    few.commit("app", 0, [report])
+    words = ["detect", "--device", "VID-001", "--series", "battery.temp", "--table-root"]
+    text = CliRunner().invoke(cli, [*words, str(tmp_path)]).output
+    assert "0 findings in 18 readings" in text
+    assert "0 judged; not judged: 16 for learning, the first 100; 2 NaN or infinite" in text
+    answer = json.loads(CliRunner().invoke(cli, [*words, str(tmp_path), "--json"]).output)
+    assert (answer["judged"], answer["not_judged"]["learning"]) == (0, 16)
+    assert DEFAULT.learning == LEARNING
+    many = CliRunner().invoke(cli, [*words, root]).output
+    assert "2,780 judged; not judged: 100 for learning, the first 100, to 2026-01-01T08:15" in many
+
+
+def test_a_long_series_is_judged_as_finely_as_its_length_allows(root: str, tmp_path: Path) -> None:
+    """Ten days of a reading in five minutes: 2,880; by the minute as many; by the hour 240."""
+    rolled = ingested(str(tmp_path))
+    Rollup(rolled, SYSTEM_CLOCK, run_here).run()
+    series, history = parse_series("VID-001", "battery.temp"), History(rolled)
+    assert history.ask(series).resolution == "1m"
+    finest = [history.finest(series, None, None, most) for most in (2880, 2879, 14_400, 100)]
+    assert finest == ["raw", "1h", "raw", "1h"]
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    assert history.finest(series, start, start + timedelta(minutes=50), 9) == "1h"
+    assert history.finest(series, start, start + timedelta(minutes=50), 10) == "raw"
+    words = ["detect", "--device", "VID-001", "--series", "battery.temp", "--table-root", rolled]
+    assert "raw: 2 findings in 2,880" in CliRunner().invoke(cli, words).output
 
 
 def test_text_has_no_findings(root: str) -> None:

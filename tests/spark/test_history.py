@@ -16,6 +16,7 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.dates import num2date
 from matplotlib.figure import Figure
 
+from backhaul_codec.programs.command_line import harmless
 from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark import palette
 from backhaul_spark.cli.main import cli, main
@@ -122,6 +123,18 @@ def test_what_is_not_there_is_said_with_what_is(root: str) -> None:
     temp = parse_series("VID-001", "battery.temp")
     with pytest.raises(NothingFoundError):
         History(root).ask(temp, START + timedelta(hours=4), START + timedelta(hours=5))
+
+
+def test_a_text_with_orders_stays_one_line_of_history(tmp_path: Path) -> None:
+    ingest = Ingest(str(tmp_path), SYSTEM_CLOCK)
+    body = frame(1, ["\x1b]0;owned\x07", "a\nall is well"], type_="mode")
+    part = task(str(tmp_path), ingest.tables.next_ingest, message_batch("UP_00", stored([body])))
+    ingest.commit("app", 0, [part])
+    words = ["history", "--table-root", str(tmp_path), "--device", "VID-001"]
+    said = invoke(*words, "--series", "battery.mode").output
+    assert len(said.splitlines()) == 3
+    assert harmless(said) == said
+    assert '"\\u001b]0;owned\\u0007"' in said
 
 
 def test_wrong_questions_are_refused(root: str, tmp_path: Path) -> None:
@@ -380,21 +393,3 @@ def test_days_whose_points_retention_has_taken_are_answered_from_their_rollups(
     with pytest.raises(NothingFoundError) as caught:
         history.ask(parse_series("VID-OLD", "battery.volt"))
     assert caught.value.hint == "VID-OLD has: battery.soc"
-
-
-def test_readings_that_json_has_no_number_for_are_null(tmp_path: Path) -> None:
-    fleet = Fleet(tmp_path)
-    fleet.send((0, math.nan), (1, math.inf), (2, -math.inf), (3, 4.0))
-    fleet.rollup()
-    common = ("--table-root", fleet.root, "--device", "VID-001")
-    series = (*common, "--series", "battery.soc", "--json", "--resolution")
-    raw = json.loads(invoke("history", *series, "raw").output, parse_constant=_refuse)
-    assert [row["value"] for row in raw["rows"]] == [None, None, None, 4.0]
-    [hour] = json.loads(invoke("history", *series, "1h").output, parse_constant=_refuse)["rows"]
-    assert (hour["min"], hour["max"], hour["last"]) == (None, None, 4.0)
-    restated = invoke("restated", *common, "--since", "2026-01-01", "--unfinished", "--json")
-    assert len(json.loads(restated.output, parse_constant=_refuse)["windows"]) == 3
-
-
-def _refuse(name: str) -> None:
-    raise AssertionError(name)

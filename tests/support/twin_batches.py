@@ -103,6 +103,13 @@ class Bucket:
         self.alerts += alerts
         return alerts
 
+    def run_until(self, now_s: float, until_s: float) -> list[Alert]:
+        """Take in what was said since, where the streams are read up to `until_s`."""
+        now_ns, until_ns = T0 + int(now_s * S), T0 + int(until_s * S)
+        alerts, _ = self.engine.take(self.twins, self.batch(), now_ns, until_ns)
+        self.alerts += alerts
+        return alerts
+
     def tick(self, now_s: float, until_s: float | None = None) -> list[Alert]:
         """Look at all devices."""
         now_ns = T0 + int(now_s * S)

@@ -15,6 +15,7 @@ from backhaul_agent.cli.options import as_json_option, server_options
 from backhaul_agent.client.artifacts import ArtifactClient
 from backhaul_agent.client.client import Agent
 from backhaul_agent.errors import Code, RefusedError
+from backhaul_codec.programs.command_line import harmless, own_terminal
 
 
 @click.group(name="artifact")
@@ -100,7 +101,8 @@ class _Line:
     def __call__(self, job: dict[str, Any]) -> None:
         text = describe(job)
         if sys.stderr.isatty():
-            click.echo(f"\r{text:<{len(self._shown)}}", nl=False, err=True)
+            line = f"\r{harmless(text):<{len(self._shown)}}"
+            click.echo(line, nl=False, file=own_terminal())
             self._shown = text
             if job["moved"] == job["bytes"] and job["state"] in ("ready", "handing over"):
                 click.echo(err=True)

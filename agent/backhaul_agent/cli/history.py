@@ -19,7 +19,7 @@ from backhaul_agent.client.history import history
 from backhaul_agent.errors import Code, RefusedError
 from backhaul_codec import CodecError
 from backhaul_codec.state.json_values import parse_path
-from backhaul_codec.state.point_text import utc
+from backhaul_codec.state.point_text import shown, utc
 from backhaul_codec.state.rfc3339 import time_ns_of
 from backhaul_runtime.clock import Clock, SystemClock
 
@@ -87,7 +87,7 @@ def _printer(form: str | None) -> Callable[[int, Any, str], None]:
         table = csv.writer(sys.stdout, lineterminator="\n")
         table.writerow(["time_ns", "time", "value"])
         return lambda time, value, dtype: table.writerow([time, utc(time), _text(value)])
-    return lambda time, value, dtype: click.echo(f"{utc(time)}  {_text(value)}")
+    return lambda time, value, dtype: click.echo(f"{utc(time)}  {shown(_text(value))}")
 
 
 def _text(value: Any) -> str:

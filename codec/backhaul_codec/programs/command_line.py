@@ -87,6 +87,15 @@ class Subcommands(click.Group):
         found = (each for each in vars(module).values() if isinstance(each, click.Command))
         return _with_version(next(each for each in found if each.name == cmd_name))
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the chosen subcommand; its words order no terminal about."""
+        before = sys.stdout, sys.stderr
+        _guard()
+        try:
+            return super().invoke(ctx)
+        finally:
+            sys.stdout, sys.stderr = before
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the summaries, without importing anything."""
         with formatter.section("Commands"):
@@ -105,7 +114,7 @@ def run(group: click.Group, program: str, *refused: type[Exception]) -> NoReturn
         refused: base classes of the errors that the program raises on purpose; they may have a `hint`,
             and an `exit_status`.
     """
-    sys.stdout = _Harmless(sys.stdout)
+    _guard()
     try:
         # The own name: `python -m` and wrappers would give another.
         status = group.main(prog_name=program, standalone_mode=False)
@@ -141,8 +150,20 @@ def install_hint(program: str, module: str) -> str:
 
 
 def harmless(text: str) -> str:
-    """Return text with everything that a terminal would obey written as Python writes it."""
-    return _OBEYED.sub(lambda found: ascii(found[0])[1:-1], text)
+    """Return text with everything that a terminal would obey written as JSON writes it."""
+    return _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def own_terminal() -> Any:
+    """Return standard error for lines that move the cursor on purpose, without text of others."""
+    return sys.stderr.stream if isinstance(sys.stderr, _Harmless) else sys.stderr
+
+
+def _guard() -> None:
+    if not isinstance(sys.stdout, _Harmless):
+        sys.stdout = _Harmless(sys.stdout)
+    if not isinstance(sys.stderr, _Harmless):
+        sys.stderr = _Harmless(sys.stderr)
 
 
 def _with_version(command: click.Command) -> click.Command:
@@ -162,18 +183,18 @@ def _say(program: str, problem: str, hint: str = "") -> None:
 
 
 class _Harmless:
-    """Standard output without anything that a terminal obeys, wherever the text comes from.
+    """A stream without anything that a terminal obeys, wherever the text comes from.
 
     The last line of defence: text of vehicles goes through `point_text.shown` before, which also keeps
     line breaks out of a line. Bytes are left alone.
     """
 
     def __init__(self, stream: Any) -> None:
-        self._stream = stream
+        self.stream = stream
 
     def write(self, text: str) -> int:
         """Write text; return its length."""
-        self._stream.write(harmless(text))
+        self.stream.write(harmless(text))
         return len(text)
 
     def writelines(self, lines: Any) -> None:
@@ -182,4 +203,4 @@ class _Harmless:
             self.write(line)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
+        return getattr(self.stream, name)

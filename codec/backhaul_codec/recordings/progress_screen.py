@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import click
 
+from backhaul_codec.programs.command_line import harmless, own_terminal
 from backhaul_codec.recordings.progress import LOG_S, TERMINAL_S, Progress
 
 
@@ -22,7 +23,7 @@ class ProgressScreen:
         """Show it, if it is time."""
         line = self._progress.due(done, time_ns, self._now_s())
         if line and self._terminal:
-            click.echo(f"\r\x1b[K{line}", nl=False, err=True)
+            click.echo(f"\r\x1b[K{harmless(line)}", nl=False, file=own_terminal())
         elif line:
             click.echo(line, err=True)
 

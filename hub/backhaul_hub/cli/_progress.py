@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from backhaul_codec.programs.command_line import harmless, own_terminal
+
 
 @contextmanager
 def progress() -> Iterator[Callable[[str, int, int], None]]:
@@ -13,13 +15,13 @@ def progress() -> Iterator[Callable[[str, int, int], None]]:
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemainingColumn
 
     columns = ("{task.description}", BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
+    console = Console(file=own_terminal())
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         tasks = {}
 
         def told(item: str, done: int, of: int) -> None:
             if item not in tasks:
-                tasks[item] = bar.add_task(item, total=of)
+                tasks[item] = bar.add_task(harmless(item), total=of)
             bar.update(tasks[item], completed=done, total=max(done, of))
 
         yield told

@@ -18,9 +18,15 @@ DEFAULT_ENV = "prod"
 _TWIN_LOGIN = "creds/twin.creds"
 
 
-def absolute_root(_: click.Context, __: click.Parameter, root: str) -> str:
+# Under which the context of a command has the table root.
+ROOT = "backhaul.table_root"
+
+
+def absolute_root(ctx: click.Context, _: click.Parameter, root: str) -> str:
     """Return the root in a form that executors, in other directories, resolve alike."""
-    return root if "://" in root else str(Path(root).absolute())
+    found = root if "://" in root else str(Path(root).absolute())
+    ctx.meta[ROOT] = found
+    return found
 
 
 table_root = click.option(

@@ -7,6 +7,7 @@ import math
 from datetime import UTC, date, datetime
 from typing import Any
 
+from backhaul_codec.state.json_values import value_to_json
 from backhaul_codec.state.point_text import shown
 
 _JSON_COLUMNS = frozenset({"params", "open_alerts", "statistics"})
@@ -22,7 +23,7 @@ def utc(time_ns: int) -> str:
 
 
 def as_json_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return rows ready for JSON: times as text, JSON columns parsed, no NaN."""
+    """Return rows ready for JSON: times as text, JSON columns parsed, NaN and infinities as their names."""
     return [{name: _value(name, value) for name, value in row.items()} for row in rows]
 
 
@@ -30,7 +31,7 @@ def _value(name: str, value: Any) -> Any:
     if name in _JSON_COLUMNS:
         return json.loads(value)
     if isinstance(value, float) and not math.isfinite(value):
-        return None
+        return value_to_json(value)[0]
     if isinstance(value, dict):
         return {key: _value(key, each) for key, each in value.items()}
     return value.isoformat() if isinstance(value, (datetime, date)) else value

@@ -57,4 +57,4 @@ def _line(row: dict[str, Any]) -> str:
     late = " late" if row["late"] else ""
     asked = shown(f"  -> {row['command']} {row['params']}") if row["command"] else ""
     name = f"{row['severity']}{late} {row['rule']} {row['kind']}"
-    return f"{utc(row['time_ns'])}  {row['device']}  {name}: {shown(row['text'])}{asked}"
+    return f"{utc(row['time_ns'])}  {shown(row['device'])}  {name}: {shown(row['text'])}{asked}"

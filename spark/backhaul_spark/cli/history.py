@@ -87,7 +87,7 @@ def _iso(value: Any) -> str:
 def _print(answer: Answer, plot: str | None) -> None:
     rows = _exact(answer.rows.slice(0, SHOWN_ROWS).to_pylist())
     print(
-        f"{answer.series.device} {answer.series}, {answer.resolution}, "
+        f"{shown(f'{answer.series.device} {answer.series}')}, {answer.resolution}, "
         f"{answer.rows.num_rows:,} rows from {answer.start.isoformat()} to {answer.end.isoformat()}"
     )
     for row in rows:

@@ -6,13 +6,32 @@ That of the commands which needs pyspark, pyarrow or matplotlib loads them when 
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from backhaul_codec.programs.command_line import Subcommands, run
+from backhaul_spark.cli._options import ROOT
 from backhaul_spark.errors import BackhaulSparkError
 
 
-@click.group(cls=Subcommands, program="backhaul-spark", rooms=["backhaul_spark.cli"])
+class Commands(Subcommands):
+    """Those of them that cannot write their tables say why in one line."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the subcommand that was asked for."""
+        try:
+            return super().invoke(ctx)
+        except Exception as error:
+            from backhaul_spark.tables.storage import storage_error
+
+            found = storage_error(error, ctx.meta[ROOT]) if ROOT in ctx.meta else None
+            if found is None:
+                raise
+            raise found from error
+
+
+@click.group(cls=Commands, program="backhaul-spark", rooms=["backhaul_spark.cli"])
 @click.version_option(package_name="backhaul")
 def cli() -> None:
     """Bring the hub's streams into the fleet history, and question it.

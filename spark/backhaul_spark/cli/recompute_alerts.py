@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from backhaul_codec.state.point_text import shown
 from backhaul_spark.cli import _options
 
 if TYPE_CHECKING:
@@ -75,6 +76,5 @@ def _line(row: dict[str, Any]) -> str:
 
     at = datetime.fromtimestamp(row["time_ns"] / 1e9, UTC)
     late = " (late)" if row["late"] else ""
-    return (
-        f"{at:%Y-%m-%d %H:%M:%S} {row['device']} {row['rule']} {row['kind']}{late}: {row['text']}"
-    )
+    about = f"{at:%Y-%m-%d %H:%M:%S} {row['device']} {row['rule']} {row['kind']}{late}"
+    return f"{about}: {shown(row['text'])}"

@@ -59,7 +59,7 @@ def _line(change: WindowChange) -> str:
     series = shown(".".join(filter(None, (change.node, change.type, change.key))))
     old = "not there" if change.old is None else _figures(change.old)
     return (
-        f"{change.device} {series} {change.width} {change.window_start.isoformat()}  "
+        f"{shown(change.device)} {series} {change.width} {change.window_start.isoformat()}  "
         f"{old}  ->  {_figures(change.new)}"
     )
 

@@ -168,7 +168,9 @@ class HourReports:
         try:
             yield
         except CommitFailedError as error:
-            raise TablesBusyError(self._root, "another run has judged hours meanwhile") from error
+            raise TablesBusyError(
+                self._root, "another run has judged hours meanwhile", "completeness"
+            ) from error
 
     def _of_days(self, days: list[int]) -> dict[tuple[str, int], dict[str, Any]]:
         if not days:

@@ -36,7 +36,10 @@ ALIVE, AWAY = 6, 7
 
 @dataclass(frozen=True, slots=True)
 class HeadWord:
-    """A value written to a series that configures a rule; docs/wire-format.md has the order of winners."""
+    """A value written to a series that configures a rule; docs/wire-format.md has the order of winners.
+
+    `stored_ns`: when the hub stored it, from which on it counts; 0: where nobody knows, at `time_ns`.
+    """
 
     device: str
     series: int
@@ -44,6 +47,12 @@ class HeadWord:
     origin: str
     tombstone: int
     value: float | int | str
+    stored_ns: int = 0
+
+    @property
+    def since(self) -> tuple[int, int]:
+        """Return from which sample on it counts: (ns at which that was stored, ns of its own time)."""
+        return self.stored_ns or self.time_ns, self.time_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +71,8 @@ class Batch:
     def said(self) -> bytes:
         """Pack the fields that are not numbers."""
         heads = [
-            [h.device, h.series, h.time_ns, h.origin, h.tombstone, h.value] for h in self.heads
+            [h.device, h.series, h.time_ns, h.origin, h.tombstone, h.value, h.stored_ns]
+            for h in self.heads
         ]
         return cbor2.dumps([list(self.devices), heads, self.watched_ns])
 

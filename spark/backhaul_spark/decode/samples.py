@@ -91,7 +91,7 @@ def sample_rows(
     present, watched_ns = _presence(batch, messages)
     good[list(present)] = True
     samples, heads = _points(batch, stored_ns, wanted, dictionaries)
-    heads += _down(batch, wanted)
+    heads += _down(batch, stored_ns, wanted)
     # Rows that are no message of a vehicle's (garbage, gaps, DOWN) fall out here.
     place = np.cumsum(good) - 1
     samples["message"] = place[samples["message"]]
@@ -248,12 +248,15 @@ def head_words(
                     row["origin"],
                     row["tombstone"],
                     values[0],
+                    int(stored_ns[place]),
                 )
             )
     return words
 
 
-def _down(batch: pa.RecordBatch, wanted: Wanted) -> Iterator[HeadWord]:
+def _down(
+    batch: pa.RecordBatch, stored_ns: NDArray[np.int64], wanted: Wanted
+) -> Iterator[HeadWord]:
     """Yield the config points on their way to vehicles, `in.<device>.p.<node>.<type>.<key>`."""
     for row, subject in enumerate(batch.column("subject").to_pylist()):
         if not (subject or "").startswith("in."):
@@ -270,8 +273,15 @@ def _down(batch: pa.RecordBatch, wanted: Wanted) -> Iterator[HeadWord]:
         for point in points:
             series = SeriesKey(point.node, point.type, point.key)
             if series in wanted.heads and isinstance(point.value, float | int | str):
-                code = wanted.heads.index(series)
-                yield HeadWord(device, code, point.time, point.origin, point.tombstone, point.value)
+                yield HeadWord(
+                    device,
+                    wanted.heads.index(series),
+                    point.time,
+                    point.origin,
+                    point.tombstone,
+                    point.value,
+                    int(stored_ns[row]),
+                )
 
 
 def _by_bucket(

@@ -50,7 +50,48 @@ LAGS = columns(
 )
 
 
-def stored_lags(points: Any, windows: Windows) -> pa.Table:
+@dataclass(frozen=True, slots=True)
+class HandedOver:
+    """The devices whose readings of a day the hub stored after it, and from when to when (us since 1970)."""
+
+    devices: list[str]
+    start_us: int
+    end_us: int
+
+
+def handed_over_later(points: Any, windows: Windows) -> HandedOver | None:
+    """Return which devices handed readings of these windows over after them; None for none.
+
+    Args:
+        points: the points table as an Arrow dataset.
+        windows: the time that the readings speak of.
+    """
+    stored = pc.field("stored_at")
+    end = pa.scalar(windows.end_us).cast(pa.timestamp("us", tz="UTC"))
+    where = (pc.field("date") == windows.first) & (stored >= end) & _of_vehicles()
+    plan = [
+        ("scan", acero.ScanNodeOptions(
+            points, columns=["device", "stored_at", "letter", "date"], filter=where)),
+        ("filter", acero.FilterNodeOptions(where)),
+        ("project", acero.ProjectNodeOptions(
+            [pc.field("device"), stored.cast(pa.int64())], ["device", "us"])),
+        ("aggregate", acero.AggregateNodeOptions(
+            [("us", "hash_min", None, "first"), ("us", "hash_max", None, "last")], keys=["device"])),
+    ]  # fmt: skip
+    steps = [acero.Declaration(name, options) for name, options in plan]
+    found = acero.Declaration.from_sequence(steps).to_table()
+    if not found.num_rows:
+        return None
+    first_us, last_us = pc.min(found.column("first")).as_py(), pc.max(found.column("last")).as_py()
+    names = sorted(found.column("device").to_pylist())
+    return HandedOver(names, first_us, last_us // HOUR_US * HOUR_US + HOUR_US)
+
+
+def _of_vehicles() -> Any:
+    return pc.field("letter").isin([FRAME.letter, POINT.letter])
+
+
+def stored_lags(points: Any, span: Windows | HandedOver) -> pa.Table:
     """Return of each device and hour of storing the smallest age of a point (schema LAGS).
 
     Streams through the points of the time, whatever day they speak of: a clock that is a week
@@ -58,16 +99,15 @@ def stored_lags(points: Any, windows: Windows) -> pa.Table:
 
     Args:
         points: the points table as an Arrow dataset.
-        windows: the time in which they were stored.
+        span: the time in which they were stored; of all devices, or of some.
     """
     stored = pc.field("stored_at")
     low, high = (
-        pa.scalar(us).cast(pa.timestamp("us", tz="UTC"))
-        for us in (windows.start_us, windows.end_us)
+        pa.scalar(us).cast(pa.timestamp("us", tz="UTC")) for us in (span.start_us, span.end_us)
     )
-    where = (
-        (stored >= low) & (stored < high) & pc.field("letter").isin([FRAME.letter, POINT.letter])
-    )
+    where = (stored >= low) & (stored < high) & _of_vehicles()
+    if isinstance(span, HandedOver):
+        where &= pc.field("device").isin(pa.array(span.devices, pa.string()))
     stored_us = stored.cast(pa.int64())
     # In doubles: an unset clock may say anything that 64 bits hold.
     lag_us = stored_us.cast(pa.float64(), safe=False) - pc.field("time_ns").cast(
@@ -140,6 +180,15 @@ def wrong_clocks(lags: pa.Table) -> list[WrongClock]:
         for i in np.flatnonzero(ahead | behind | without).tolist()
     ]
     return sorted(found, key=lambda each: each.device)
+
+
+def ahead_in_a_backlog(lags: pa.Table) -> list[WrongClock]:
+    """Return the devices whose clock was ahead while they handed a backlog over.
+
+    The newest readings of a backlog are of the moment at which it comes. A clock that is ahead stamps them in
+    the hub's future; what is older of it is as far ahead, and only looks late.
+    """
+    return [each for each in wrong_clocks(lags) if each.offset_s > 0]
 
 
 def _usual(hour: Any, lag_s: Any) -> Any:

@@ -146,6 +146,14 @@ def stuck_text(signal: Signal, value: float, hours: int, readings: int, who: str
     return f"{signal} sticks at {number(value)} for {span} ({count(readings, 'reading', 'readings')}), while {who} vary"
 
 
+def unlike_past_text(signal: Signal, value: float, usual: float, days: int) -> str:
+    """Say that a device's day is unlike its own days before."""
+    return (
+        f"{signal} is at {number(value)}; in the {count(days, 'day', 'days')} before {number(usual)} was usual"
+        " of this device, which has too few peers to be compared with"
+    )
+
+
 def other_firmwares(apart: Apart) -> str:
     """Name which firmwares one was compared with."""
     others = count(apart.firmwares, "other firmware", "other firmwares")

@@ -144,7 +144,9 @@ class FleetJob:
                 table, as_table(rows, spec.schema), mode="overwrite", predicate=predicate
             )
         except CommitFailedError as error:
-            raise TablesBusyError(self._root, "another run has judged meanwhile") from error
+            raise TablesBusyError(
+                self._root, "another run has judged meanwhile", "anomalies"
+            ) from error
 
     def _basis(self) -> dict[date, int]:
         """Return by day the last ingest that its hours or completeness reports have taken in."""

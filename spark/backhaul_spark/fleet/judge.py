@@ -16,6 +16,7 @@ from backhaul_spark.fleet.firmware import PastDay, Rollout, firmwares_apart, rol
 from backhaul_spark.fleet.measures import SignalMeasures, row_mean
 from backhaul_spark.fleet.robust import group_median, tail_limit
 from backhaul_spark.fleet.stuck import Movement, find_stuck
+from backhaul_spark.own_past.compare import DAYS_MIN, unlike_past
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -73,13 +74,16 @@ class Judge:
         self._stuck: list[tuple[Stuck, NDArray[np.bool_], list[FleetFinding]]] = []
         self._movement = Movement(cohorts)
         self.cohort_signals: list[CohortSignal] = []
+        # By signal: devices with too few peers, and how many of these have no past to go by either.
+        self.alone: dict[Signal, tuple[int, int]] = {}
 
     def take(self, signal: Signal, cells: Cells, past: Cells | None) -> None:
         """Judge one signal."""
         measures = SignalMeasures(self._cohorts, cells, past)
-        lively = self._movement.take(cells, measures.peer_level)
+        lively = self._movement.take(cells, measures.peer_level, past)
         stuck = find_stuck(self._cohorts, cells, past, measures.peer_level)
         self._stuck.append((stuck, lively, self._stuck_findings(signal, measures, stuck)))
+        self._take_own_past(signal, measures, cells, past)
         self._take_measure(signal, measures.level())
         self._take_measure(signal, measures.drift())
         moved = measures.moved()
@@ -93,6 +97,24 @@ class Judge:
         by_model = measures.offsets(cells.level, everywhere)
         self._take_firmwares(signal, row_mean(by_model), drains=False)
         self._note(signal, measures, drains=drains)
+
+    def _take_own_past(
+        self, signal: Signal, measures: SignalMeasures, cells: Cells, past: Cells | None
+    ) -> None:
+        """Compare devices that have too few peers with their own days before."""
+        alone = measures.present & (measures.peer_level < 0)
+        if not alone.any():
+            return
+        before = (None, None) if past is None else (past.level[alone], past.spread[alone])
+        unlike = unlike_past(cells.level[alone], *before)
+        self.alone[signal] = int(alone.sum()), int((unlike.days < DAYS_MIN).sum())
+        for at in np.flatnonzero(unlike.score > 1).tolist():
+            row, days = int(np.flatnonzero(alone)[at]), int(unlike.days[at])
+            value, usual = float(unlike.value[at]), float(unlike.usual[at])
+            text = words.unlike_past_text(signal, value, usual, days)
+            score = float(unlike.score[at])
+            cohort = f"its own {days} days before"
+            self._found.append(self._of(row, "drift", signal, score, text, value, usual, 0, cohort))
 
     def _take_measure(self, signal: Signal, measure: Measure) -> None:
         limit = tail_limit(measure.score, self._chance)
@@ -120,7 +142,8 @@ class Judge:
             peers, level = measures.peers_of(row)
             cohort = self._cohorts.describe(row, level)
             hours, value = int(stuck.hours[i]), float(stuck.value[i])
-            who = words.peers(peers, cohort)
+            who = words.peers(peers, cohort) if level >= 0 else "most of its other signals"
+            cohort = cohort if level >= 0 else "its own past"
             text = words.stuck_text(signal, value, hours, int(stuck.count[i]), who)
             score = 1 + hours / 3
             found.append(self._of(row, "stuck", signal, score, text, value, None, peers, cohort))

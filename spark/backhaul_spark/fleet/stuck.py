@@ -18,6 +18,8 @@ from backhaul_spark.fleet.robust import Floats, Ints
 Flags = NDArray[np.bool_]
 
 HOURS_MIN = 3
+HOURS_MIN_ALONE = 6
+"""Without peers nobody shows that such a stillness is odd; a device's own past and its other signals do."""
 COUNT_MIN = 30
 DEVICES_SHARE_MAX = 0.01
 """A signal of which more devices than that seem to stick is one that stands still at times."""
@@ -54,6 +56,9 @@ def find_stuck(cohorts: Cohorts, cells: Cells, past: Cells | None, level: Ints) 
     present: Flags = np.logical_or.reduce(cells.count > 0, axis=1)
     usual = cohorts.upper(np.where(present, hours, np.nan), level)
     candidate = (hours >= HOURS_MIN) & (count >= COUNT_MIN) & (hours > 1.5 * usual)
+    alone = present & (level < 0) & moves_by_itself(cells, past)
+    candidate |= alone & (hours >= HOURS_MIN_ALONE) & (count >= COUNT_MIN)
+    usual = np.where(alone, 0.0, usual)
     if past is not None:
         candidate &= ~_rests_at_times(past)
     rows = np.flatnonzero(candidate)
@@ -61,6 +66,15 @@ def find_stuck(cohorts: Cohorts, cells: Cells, past: Cells | None, level: Ints) 
         rows = rows[:0]
     varied: Flags = np.logical_or.reduce(cells.spread[rows] > 0, axis=1)
     return Stuck(rows, hours[rows], count[rows], value[rows], varied, usual[rows] == 0)
+
+
+def moves_by_itself(cells: Cells, past: Cells | None) -> Flags:
+    """Return which devices' signals moved on a day before, or earlier on this one."""
+    moved: Flags = np.logical_or.reduce(cells.spread > 0, axis=1)
+    if past is None:
+        return moved
+    before: Flags = np.logical_or.reduce(past.spread > 0, axis=1)
+    return moved | before
 
 
 def _rests_at_times(past: Cells) -> Flags:
@@ -84,12 +98,15 @@ class Movement:
         self._signals = np.zeros(len(cohorts), dtype=np.int64)
         self._varying = np.zeros(len(cohorts), dtype=np.int64)
 
-    def take(self, cells: Cells, level: Ints) -> Flags:
-        """Take in one signal; return for which devices it counts."""
+    def take(self, cells: Cells, level: Ints, past: Cells | None = None) -> Flags:
+        """Take in one signal; return for which devices it counts.
+
+        Of a device without peers (`level` -1) its own days tell whether the signal is one that varies.
+        """
         present = (cells.count > 0).any(axis=1)
         varies = (cells.spread > 0).any(axis=1)
         usual = self._cohorts.centre(np.where(present, varies.astype(float), np.nan), level)
-        lively: Flags = present & (usual > 0)
+        lively: Flags = present & ((usual > 0) | ((level < 0) & moves_by_itself(cells, past)))
         self._signals += lively
         self._varying += lively & varies
         return lively

@@ -14,7 +14,13 @@ import numpy as np
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from backhaul_spark.errors import NothingFoundError
-from backhaul_spark.fleet.clocks import WrongClock, stored_lags, wrong_clocks
+from backhaul_spark.fleet.clocks import (
+    WrongClock,
+    ahead_in_a_backlog,
+    handed_over_later,
+    stored_lags,
+    wrong_clocks,
+)
 from backhaul_spark.fleet.cohorts import Cohorts
 from backhaul_spark.fleet.findings import Coverage, FleetFinding
 from backhaul_spark.fleet.firmware import PastDay
@@ -22,7 +28,7 @@ from backhaul_spark.fleet.hours import HourStates, hour_states
 from backhaul_spark.fleet.judge import CohortSignal, Judge
 from backhaul_spark.fleet.readings import CELLS_MAX, Census, Readings, Signal, Windows
 from backhaul_spark.fleet.settings import FleetSettings, signal_of
-from backhaul_spark.fleet.unjudged import not_compared
+from backhaul_spark.fleet.unjudged import not_compared, without_past
 from backhaul_spark.tables.delta import dataset_of, open_if_there, open_table
 from backhaul_spark.tables.schemas import (
     FLEET_DAYS_TABLE,
@@ -48,6 +54,7 @@ class Survey:
         hours: how many hours were asked about.
         heard: of which devices there are readings worth the name.
         reported: a row a device, hours that are complete, explained, waiting.
+        without_past: signals of devices that have neither peers nor a past to be compared with.
     """
 
     day: date
@@ -59,14 +66,15 @@ class Survey:
     reported: NDArray[np.int64]
     cohort_signals: list[CohortSignal]
     findings: list[FleetFinding]
+    without_past: int = 0
 
     @property
     def not_compared(self) -> str:
-        """Which signals were not compared, and why: a sentence, or "" for none."""
+        """Which signals were not compared, and why: sentences, or "" for none."""
         devices: dict[Signal, int] = {}
         for each in self.cohort_signals:
             devices[each.signal] = devices.get(each.signal, 0) + each.devices
-        return not_compared(devices)
+        return " ".join(filter(None, (not_compared(devices), without_past(self.without_past))))
 
 
 class Surveyor:
@@ -124,7 +132,8 @@ class Surveyor:
         found = judge.findings()
         heard = judge.heard(census.points)
         signals = judge.cohort_signals
-        return Survey(day, hour, hours, cohorts, census, heard, by_state, signals, found)
+        short = sum(short for _, short in judge.alone.values())
+        return Survey(day, hour, hours, cohorts, census, heard, by_state, signals, found, short)
 
     def _seen_that_day(
         self, windows: Windows, census: Census, before_that: Mapping[str, str]
@@ -143,7 +152,13 @@ class Surveyor:
 
     def _wrong_clocks(self, windows: Windows) -> list[WrongClock]:
         points = _dataset(self._root, POINTS_TABLE)
-        return [] if points is None else wrong_clocks(stored_lags(points, windows))
+        if points is None:
+            return []
+        found = {each.device: each for each in wrong_clocks(stored_lags(points, windows))}
+        if (late := handed_over_later(points, windows)) is not None:
+            for each in ahead_in_a_backlog(stored_lags(points, late)):
+                found.setdefault(each.device, each)
+        return list(found.values())
 
     def _hours(self, windows: Windows) -> int:
         elapsed = (self._now_ns // 1000 - windows.start_us) // windows.step_us

@@ -28,16 +28,26 @@ def not_compared(devices: Mapping[Signal, int]) -> str:
     if len(few) == len(devices):
         most = count(max(devices.values()), "device has", "devices have")
         return (
-            f"No device was compared with others: {why}, and here at most {most} one. Only clocks were"
-            " looked at, and who was silent."
+            f"No device was compared with others: {why}, and here at most {most} one. Each was compared with"
+            " its own days before, where there are three or more; and clocks were looked at, sensors that stand"
+            " still, and who was silent."
         )
     names = ", ".join(map(str, few[:NAMED_MAX]))
     more = f" and {len(few) - NAMED_MAX:,} more" if len(few) > NAMED_MAX else ""
     were = "was" if len(few) == 1 else "were"
     return (
-        f"{len(few):,} of {len(devices):,} signals {were} not compared with other devices: {why}."
+        f"{len(few):,} of {len(devices):,} signals {were} not compared with other devices, but with each"
+        f" device's own days before: {why}."
         f" {names}{more}"
     )
+
+
+def without_past(number: int) -> str:
+    """Return a sentence about device's signals with neither peers nor a past, "" for none."""
+    if not number:
+        return ""
+    whose = count(number, "signal of a device has", "signals of devices have")
+    return f"{whose} too few peers and no three days before: of these nobody knows what is usual."
 
 
 def handed_over_later(hours: int, devices: int, since: Mapping[str, int] | None) -> str:

@@ -90,7 +90,7 @@ def _of_day(root: str, table: DeltaTable, day: date, clock: Clock) -> int:
         try:
             commit_files(table, POINTS_TABLE, actions, {UPKEEP_APP: number})
         except CommitFailedError as error:
-            raise TablesBusyError(root, "somebody else tidies up points") from error
+            raise TablesBusyError(root, "somebody else tidies up points", "maintain") from error
     return len(places)
 
 

@@ -10,16 +10,18 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Literal
 
+import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
+from backhaul_codec.state.point_text import shown
 from backhaul_spark.columns import STAMP
 from backhaul_spark.decode.series import parse_series as parse_names
 from backhaul_spark.errors import NothingFoundError, OptionError
 from backhaul_spark.rollup.known_at import LENGTHS, rollups_known_at
 from backhaul_spark.rollup.rollup import POINTS_FROM, ROLLUP_APP
 from backhaul_spark.tables.delta import committed_ingest, dataset_of, open_if_there, open_table
-from backhaul_spark.tables.said_again import SAME, first_said
+from backhaul_spark.tables.said_again import LETTER
 from backhaul_spark.tables.schemas import POINTS_TABLE, ROLLUPS_TABLE
 
 Resolution = Literal["raw", "1m", "1h", "1d"]
@@ -92,6 +94,7 @@ class History:
     def __init__(self, root: str) -> None:
         self._root = root
         self._points = open_table(root, POINTS_TABLE)
+        self._dataset = dataset_of(self._points)
         self._rollups = open_if_there(root, ROLLUPS_TABLE)
         kept_from = self._points.metadata().configuration.get(POINTS_FROM)
         # Of days before this one retention has taken the points; their rollups stay.
@@ -112,12 +115,9 @@ class History:
             NothingFoundError: the series has no points, or none in that time.
             TableMissingError: a rollup is asked for and there was none yet.
         """
-        ends = self._extent(series)
-        if ends is None:
-            raise NothingFoundError(
-                f"no points of {series} of {series.device}", self._known(series)
-            )
-        start, end = start or ends[0], end or ends[1] + timedelta(microseconds=1)
+        if start is None or end is None:
+            first, last = self._extent(series)
+            start, end = start or first, end or last + timedelta(microseconds=1)
         if start >= end:
             raise OptionError("--from", start.isoformat(), f"a time before {end.isoformat()}")
         chosen = self._choose(start, end) if resolution == "auto" else resolution
@@ -126,10 +126,32 @@ class History:
         else:
             rows = self._windows(series, start, end, chosen, known_at)
         if not rows.num_rows:
+            self._extent(series)  # which says so if there are none at any time
             raise NothingFoundError(f"{series} of {series.device} between {start} and {end}")
         rolled = self._rollups.transaction_version(ROLLUP_APP) if self._rollups else None
         ingested = committed_ingest(self._points)
-        return Answer(series, chosen, start, end, rows, ends[2], rolled or 0, ingested)
+        untimed = self._untimed(series)
+        return Answer(series, chosen, start, end, rows, untimed, rolled or 0, ingested)
+
+    def finest(
+        self, series: Series, start: datetime | None, end: datetime | None, rows_max: int
+    ) -> Resolution:
+        """Return the finest resolution in which a series has at most so many rows; hours in the end.
+
+        Raises:
+            NothingFoundError: the series has no points.
+        """
+        if start is None or end is None:
+            first, last = self._extent(series)
+            start, end = start or first, end or last + timedelta(microseconds=1)
+        whole = not self._kept_from or start.astimezone(UTC).date() >= self._kept_from
+        within = (pc.field("time") >= _us(start)) & (pc.field("time") < _us(end))
+        within &= pc.field("date") > _UNTIMED
+        if self._rollups is None or (
+            whole and self._dataset.count_rows(filter=_of(series) & within) <= rows_max
+        ):
+            return "raw"
+        return "1m" if (end - start) / timedelta(minutes=1) <= rows_max else "1h"
 
     def _choose(self, start: datetime, end: datetime) -> Resolution:
         if self._rollups is None:
@@ -139,9 +161,13 @@ class History:
             return "1m"
         return chosen
 
-    def _extent(self, series: Series) -> tuple[datetime, datetime, int] | None:
-        """Return first time, last time and the number of points without a believable time."""
-        rows = dataset_of(self._points).to_table(
+    def _extent(self, series: Series) -> tuple[datetime, datetime]:
+        """Return first time and last time; of days alone, where no point has a believable time.
+
+        Raises:
+            NothingFoundError: the series has no points.
+        """
+        rows = self._dataset.to_table(
             columns=["time", "date"], filter=_of(series) & pc.field("dtype").isin(NUMBERS + TEXTS)
         )
         timed = rows.filter(pc.field("date") > _UNTIMED)
@@ -150,8 +176,16 @@ class History:
         times = pa.chunked_array([chunk for each in known for chunk in each.chunks], STAMP)
         bounds = pc.min_max(times if len(times) else rows.column("time")).as_py()
         if bounds["min"] is None:
-            return None
-        return bounds["min"], bounds["max"], rows.num_rows - timed.num_rows
+            raise NothingFoundError(
+                f"no points of {series} of {series.device}", self._known(series)
+            )
+        return bounds["min"], bounds["max"]
+
+    def _untimed(self, series: Series) -> int:
+        """Return how many points have no believable time. They stand in a partition of their own."""
+        kinds = pc.field("dtype").isin(NUMBERS + TEXTS)
+        wanted = (pc.field("date") == _UNTIMED) & _of(series) & kinds
+        return int(self._dataset.count_rows(filter=wanted))
 
     def _without_points(self, columns: list[str], wanted: Any) -> pa.Table:
         """Return hours of days whose points retention has taken."""
@@ -165,18 +199,17 @@ class History:
         self, series: Series, start: datetime, end: datetime, known_at: datetime | None
     ) -> pa.Table:
         within = (pc.field("time") >= _us(start)) & (pc.field("time") < _us(end))
-        days = (pc.field("date") >= start.astimezone(UTC).date()) & (
-            pc.field("date") <= end.astimezone(UTC).date()
-        )
+        first_day, last_day = start.astimezone(UTC).date(), end.astimezone(UTC).date()
+        days = (pc.field("date") >= first_day) & (pc.field("date") <= last_day)
+        # Of those without a believable time it is said how many there are.
+        days &= pc.field("date") > _UNTIMED
         live = pc.bit_wise_and(pc.field("tombstone"), 1) == 0
         kinds = pc.field("dtype").isin(NUMBERS + TEXTS)
-        known = pc.field("ingested_at") <= _us(known_at or datetime.max.replace(tzinfo=UTC))
-        rows = dataset_of(self._points).to_table(
-            columns=list({*SAME, "letter", "ingest", "time", "epoch", "seq", "index"}),
-            filter=_of(series) & days & within & live & kinds & known,
-        )
-        rows = first_said(rows)
-        rows = rows.sort_by([(n, "ascending") for n in ("time_ns", "seq", "index", "epoch")])
+        wanted = _of(series) & days & within & live & kinds
+        if known_at is not None:
+            wanted &= pc.field("ingested_at") <= _us(known_at)
+        rows = self._dataset.to_table(list(_READ), filter=wanted)
+        rows = _once(_by_time(rows))
         return pa.table(
             {
                 "time": rows.column("time"),
@@ -220,15 +253,19 @@ class History:
         """Name the series that there are instead."""
         of_device = pc.field("device") == series.device
         columns = ["node", "type", "key"]
-        rows = dataset_of(self._points).to_table(columns=columns, filter=of_device)
+        rows = self._dataset.to_table(columns=columns, filter=of_device)
         rows = pa.concat_tables([rows, self._without_points(columns, of_device)])
         if not rows.num_rows:
             return f"the tables hold nothing of {series.device}; see `backhaul-spark completeness`"
         names = rows.group_by(columns).aggregate([]).to_pylist()
-        known = sorted(str(Series(series.device, **row)) for row in names if row["node"])
+        # Names as vehicles gave them stand in one line of an error.
+        known = sorted(shown(str(Series(series.device, **row))) for row in names if row["node"])
         return f"{series.device} has: {', '.join(known[:20])}" + (" ..." if len(known) > 20 else "")
 
 
+# Of each reading, in its place; a reader of one series pays for each column.
+_READ = ("time", "time_ns", "epoch", "seq", "index", "letter", "dtype", "value_f64", "value_i64",
+         "value_text")  # fmt: skip
 _UNTIMED = date(1970, 1, 1)
 _LAST_OF_HOUR = LENGTHS["1h"] - timedelta(microseconds=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -247,6 +284,39 @@ def _of(series: Series) -> Any:
     )
 
 
+def _by_time(rows: pa.Table) -> pa.Table:
+    """Return the rows by time_ns, seq, index and epoch; they mostly are, but for the order of days."""
+    time_ns = rows.column("time_ns").to_numpy()
+    order = np.argsort(time_ns, kind="stable")
+    if (np.diff(time_ns[order]) == 0).any():
+        return rows.sort_by([(n, "ascending") for n in ("time_ns", "seq", "index", "epoch")])
+    return rows if (np.diff(time_ns) > 0).all() else rows.take(pa.array(order))
+
+
+def _once(rows: pa.Table) -> pa.Table:
+    """Return rows in order without repeats of letter `p`: the readings that rollups count.
+
+    Of those that are the same the frame's counts, else the first (rollup/windows.py, `repeats`).
+    """
+    live = pc.equal(rows.column("letter"), LETTER).to_numpy()
+    if not live.any():
+        return rows
+    time_ns = rows.column("time_ns").to_numpy()
+    near = np.flatnonzero(np.isin(time_ns, time_ns[live]))
+    some = rows.take(pa.array(near))
+    columns = [some.column(name) for name in ("time_ns", "dtype", "value_i64", "value_text")]
+    # Doubles by their bits: NaN is NaN again, and 0.0 is not -0.0.
+    columns.append(some.column("value_f64").combine_chunks().view(pa.int64()))
+    said = list(zip(*(column.to_pylist() for column in columns), strict=True))
+    kept = np.ones(len(live), bool)
+    known = {key for row, key in zip(near.tolist(), said, strict=True) if not live[row]}
+    for row, key in zip(near.tolist(), said, strict=True):
+        if live[row]:
+            kept[row] = key not in known
+            known.add(key)
+    return rows.filter(pa.array(kept))
+
+
 def _as_double(rows: pa.Table) -> pa.ChunkedArray:
     """Return the numbers as doubles, null for text. Integers beyond 2^53 are rounded."""
     return pc.coalesce(rows.column("value_f64"), _of_integers(rows, pa.float64()))
@@ -258,6 +328,8 @@ def _as_whole(rows: pa.Table) -> pa.ChunkedArray:
 
 
 def _of_integers(rows: pa.Table, type_: pa.DataType) -> pa.ChunkedArray:
+    if rows.column("value_i64").null_count == rows.num_rows:
+        return pa.chunked_array([pa.nulls(rows.num_rows, type_)])
     bits = rows.column("value_i64").combine_chunks()
     signed = bits.cast(type_, safe=False)
     unsigned = bits.view(pa.uint64()).cast(type_, safe=False)

@@ -40,13 +40,17 @@ def sum_days(hours: pa.Table) -> pa.Table:
     with np.errstate(all="ignore"):  # infinities sum to what IEEE says, not to a warning
         total = rows.folded("sum", np.add)
         mean = pc.divide(total, pa.array(np.where(count, count, 1).astype(np.float64)))
+        low, high = rows.folded("min", np.minimum), rows.folded("max", np.maximum)
+        finite = pc.and_(pc.is_finite(low), pc.is_finite(high))
+        over = pc.and_(finite, pc.invert(pc.is_finite(total)))
+        mean = pc.if_else(over, rows.weighted("mean", "count"), mean)
     columns = {name: hours.column(name).take(pa.array(starts)) for name in SERIES}
     columns |= {
         "width": pa.repeat(pa.scalar("1d"), len(starts)),
         "window_start": pa.array(day[starts] * _DAY_US).cast(WINDOWS.field("window_start").type),
         "count": pa.array(count),
-        "min": rows.folded("min", np.minimum),
-        "max": rows.folded("max", np.maximum),
+        "min": low,
+        "max": high,
         "mean": mean,
         "sum": total,
         "first": rows.end("first", "count", 0),
@@ -71,6 +75,13 @@ class _Hours:
         """Add up a column of whole numbers by day."""
         values = self._rows.column(name).to_numpy()
         return np.add.reduceat(values, self._starts)
+
+    def weighted(self, name: str, weight: str) -> pa.Array:
+        """Return the mean of a column by day, each hour with its weight: where sums are beyond a double."""
+        weights = self._rows.column(weight).to_numpy()
+        whole = np.maximum(np.add.reduceat(weights, self._starts), 1)
+        values = pc.fill_null(self._rows.column(name), 0.0).to_numpy()
+        return pa.array(np.add.reduceat(values * (weights / whole[self._group]), self._starts))
 
     def folded(self, name: str, fold: np.ufunc) -> pa.Array:
         """Fold a column's values by day, one hour after the other; null for a day without any."""

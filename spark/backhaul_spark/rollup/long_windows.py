@@ -16,7 +16,15 @@ from numpy.typing import NDArray
 
 from backhaul_spark.rollup.rows import ROW, scratch_file
 from backhaul_spark.rollup.sorted_rows import PIECE_ROWS, Rows, read_rows
-from backhaul_spark.rollup.windows import WIDTHS_NS, WINDOW, Counted, repeats, sum_windows
+from backhaul_spark.rollup.windows import (
+    SCALE,
+    WIDTHS_NS,
+    WINDOW,
+    Counted,
+    overflown,
+    repeats,
+    sum_windows,
+)
 
 Group: TypeAlias = "Rows | Long"
 
@@ -176,6 +184,9 @@ class _Open:
             with np.errstate(all="ignore"):
                 found["sum"] = added(self._numbers, self._at, int(found["count"]))
                 found["mean"] = found["sum"] / found["count"]
+                if overflown(self._found).any():
+                    scaled = added(self._numbers, self._at, int(found["count"]), SCALE)
+                    found["mean"] = scaled / found["count"] / SCALE
             self._numbers.seek(end)
         return self._found
 
@@ -185,22 +196,23 @@ def _lower(one: np.float64, other: np.float64) -> np.float64:
     return min(one, other, key=lambda number: (number, not np.signbit(number)))
 
 
-def added(numbers: IO[bytes], at: int, count: int) -> np.float64:
-    """Return the sum of so many doubles of a file: bit for bit that of `np.add.reduceat`.
+def added(numbers: IO[bytes], at: int, count: int, scale: float = 1.0) -> np.float64:
+    """Return the sum of so many doubles of a file, times `scale`: bit for bit that of `np.add.reduceat`.
 
     That is the first one, and to it the sum of all others by halves.
     """
-    [first] = _doubles(numbers, at, 1)
-    return first + _halves(numbers, at + 8, count - 1) if count > 1 else first  # type: ignore[no-any-return]
+    [first] = _doubles(numbers, at, 1) * scale
+    return first + _halves(numbers, at + 8, count - 1, scale) if count > 1 else first  # type: ignore[no-any-return]
 
 
-def _halves(numbers: IO[bytes], at: int, count: int) -> np.float64:
+def _halves(numbers: IO[bytes], at: int, count: int, scale: float) -> np.float64:
     if count > ADDED:
         half = count // 2
         half -= half % 8
-        return _halves(numbers, at, half) + _halves(numbers, at + 8 * half, count - half)
+        low = _halves(numbers, at, half, scale)
+        return low + _halves(numbers, at + 8 * half, count - half, scale)
     # -0.0 and a number is that number.
-    found = np.append(-0.0, _doubles(numbers, at, count))
+    found = np.append(-0.0, _doubles(numbers, at, count) * scale)
     return np.add.reduceat(found, [0])[0]  # type: ignore[no-any-return]
 
 

@@ -252,4 +252,4 @@ def _one_at_a_time(root: str) -> Iterator[None]:
     try:
         yield
     except CommitFailedError as error:
-        raise TablesBusyError(root, "another rollup has committed meanwhile") from error
+        raise TablesBusyError(root, "another rollup has committed meanwhile", "rollup") from error

@@ -29,6 +29,8 @@ WINDOWS = columns(
     last_time_ns bigint
     """
 )
+# By so much numbers are made smaller whose sum overflows: a power of two, which changes none of their bits.
+SCALE = 2.0**-64
 _TEXT = [("at", "i8"), ("len", "i4")]
 # A window: what is not there is 0 in it. `number` is its place since 1970.
 WINDOW = np.dtype(
@@ -120,6 +122,9 @@ def sum_windows(counted: Counted, width_ns: int) -> NDArray[np.void]:
         found["count"][at], found["sum"][at] = numbers.sizes, total
         found["min"][at] = np.minimum.reduceat(value, numbers.starts)
         found["max"][at] = np.maximum.reduceat(value, numbers.starts)
+        if (over := overflown(found)).any():
+            scaled = np.add.reduceat(value * SCALE, numbers.starts) / numbers.sizes / SCALE
+            found["mean"][at] = np.where(over[at], scaled, found["mean"][at])
         found["first"][at] = counted.value[numbers.firsts]
         found["last"][at] = counted.value[numbers.lasts]
     texts = _Runs(group, counted.text)
@@ -132,6 +137,12 @@ def sum_windows(counted: Counted, width_ns: int) -> NDArray[np.void]:
     found["first_time_ns"][both.groups] = counted.time_ns[both.firsts]
     found["last_time_ns"][both.groups] = counted.time_ns[both.lasts]
     return found
+
+
+def overflown(found: NDArray[np.void]) -> NDArray[np.bool_]:
+    """Return which windows have numbers whose sum no double holds, though each of them is finite."""
+    finite = np.isfinite(found["min"]) & np.isfinite(found["max"])
+    return np.asarray(finite & ~np.isfinite(found["sum"]) & (found["count"] > 0))
 
 
 class _Runs:

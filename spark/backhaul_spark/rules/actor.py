@@ -83,9 +83,9 @@ class TwinActor(StatefulProcessor):
         batch = Batch.join(Batch.unpack(*parts) for parts in zip(*columns, strict=True))
         bucket = self._load(key, now_ms)
         twins = bucket.twins
-        alerts, touched = self._engine.take(twins, batch, now_ms * _MS_NS)
         # How far each stream was read; the one that is furthest behind counts.
         until_ns = int(frame.groupby("stream")["until_ns"].max().min())
+        alerts, touched = self._engine.take(twins, batch, now_ms * _MS_NS, until_ns)
         yield from self._say(key, twins, alerts, touched, now_ms)
         self._kept.save(key[0], bucket, self._store, until_ns, now_ms)
 

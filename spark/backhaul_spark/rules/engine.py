@@ -4,8 +4,9 @@ The same engine runs in the stream (actor.py) and over the table (recompute.py).
 
 Samples newer than what a rule had of that signal go on where it was. Older ones, a backlog that comes
 after something newer, go to a second state of their own, kept only while it lasts: a rule sees event
-time run forward in both. What the second state finds is late, whatever the clock says. Which is which
-goes by the order in which the hub stored the messages, so it is the same wherever batches end.
+time run forward in both. What the second state finds is late, whatever the clock says. A device's messages
+are taken in the order in which the hub stored them, with the config points among them, and a message's
+samples by their time; so nothing that is found depends on where batches end.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from backhaul_spark.decode.sample_batch import ALIVE, AWAY, UNTIMELY, Batch
 from backhaul_spark.rules import statistics
 from backhaul_spark.rules.alert import Alert
 from backhaul_spark.rules.repeats import first_times
-from backhaul_spark.rules.rounds import firsts, overtaken, replays, rounds
+from backhaul_spark.rules.rounds import firsts, newest_before, rounds
 from backhaul_spark.rules.rule import SECOND_NS, AlertDraft, Finding, Rule, Samples, Spoken
 from backhaul_spark.rules.table import Table
-from backhaul_spark.rules.twins import Twins, of_rule, times_of
+from backhaul_spark.rules.twins import Twins, of_rule, stored_of, times_of
 
 if TYPE_CHECKING:
     from backhaul_spark.rules.plan import Plan
@@ -41,18 +42,21 @@ class Engine:
         self._ticking = [s for s in plan.rules if type(s.rule).tick is not Rule.tick]
         self._stepping = [s for s in plan.rules if type(s.rule).step is not Rule.step]
 
-    def take(self, twins: Twins, batch: Batch, now_ns: int) -> tuple[list[Alert], NDArray[np.intp]]:
+    def take(
+        self, twins: Twins, batch: Batch, now_ns: int, until_ns: int | None = None
+    ) -> tuple[list[Alert], NDArray[np.intp]]:
         """Take in a batch of one bucket.
 
         Args:
             twins: the bucket's state; changed.
             batch: from any number of messages.
             now_ns: when the batch runs. An alert older than late_after_s gets no command.
+            until_ns: up to when everything that was stored has been taken in with this batch, `now_ns` by
+                default. A config point that was stored later waits, for the samples before it.
 
         Returns:
-            The alerts, and the rows of `twins.devices` that the batch spoke of.
+            The alerts, each id once, and the rows of `twins.devices` that the batch spoke of.
         """
-        twins.hear(batch.heads)
         twins.watched_ns = max(twins.watched_ns, batch.watched_ns)
         # The hub's words on who is there stand in no lane.
         spoken_here = batch.messages["mark"] < ALIVE
@@ -64,16 +68,17 @@ class Engine:
         np.maximum.at(stored_ns, rows[living], batch.messages["stored_ns"][living])
         alerts = list(self._heard(twins, batch, rows, now_ns))
         samples = _Sorted(batch, rows, fresh, twins)
+        samples.judge_by(twins, batch, rows, now_ns if until_ns is None else until_ns)
         self._count(twins, samples)
         for spoken in self._stepping:
             alerts += self._stepped(twins, spoken, samples, now_ns)
-        return alerts, np.unique(rows[living])
+        return _once(alerts), np.unique(rows[living])
 
     def tick(
         self, twins: Twins, now_ns: int, until_ns: int
     ) -> tuple[list[Alert], NDArray[np.intp]]:
         """Look at every device. `until_ns`: all that was stored up to then has been taken in."""
-        twins.forget(now_ns - int(self.plan.forget_after_s * SECOND_NS))
+        twins.forget(until_ns - int(self.plan.forget_after_s * SECOND_NS))
         twins.late.keep(twins.late["device"]["stored_ns"] > until_ns - REPLAY_NS)
         alerts: list[Alert] = []
         told = np.zeros(len(twins.devices), np.bool_)
@@ -89,7 +94,7 @@ class Engine:
     ) -> Iterator[Alert]:
         if not len(rows):
             return
-        order = np.lexsort((batch.messages["stored_ns"], rows))
+        order = np.lexsort((_places(batch.messages), rows))
         messages, row = batch.messages[order], rows[order]
         first = firsts(row)
         last = np.r_[first[1:], True]
@@ -106,7 +111,7 @@ class Engine:
             if series not in self.plan.statistics:
                 continue
             at = (samples.signal == code) & np.isfinite(samples.value)
-            rows, time_ns, value = samples.row[at], samples.time_ns[at], samples.value[at]
+            rows, time_ns, value = _by_time(samples.row[at], samples.time_ns[at], samples.value[at])
             statistics.add(twins.devices[str(series)], rows, time_ns, value)
             if series == self.plan.statistics[0]:
                 statistics.add_curve(twins.devices["curve"], rows, time_ns, value)
@@ -123,18 +128,14 @@ class Engine:
         signal = names[np.argsort(codes)[np.searchsorted(np.sort(codes), samples.signal[at])]]
         newest = _times(twins.devices, spoken, samples.row[at], signal)
         group = samples.row[at] * len(self.plan.series) + samples.signal[at]
-        passed = overtaken(group, samples.stored_ns[at], samples.time_ns[at])
-        ahead = (samples.time_ns[at] > newest) & ~passed
-        behind = (samples.time_ns[at] < newest) | passed
+        newest = newest_before(group, samples.time_ns[at], newest)
+        ahead, behind = samples.time_ns[at] > newest, samples.time_ns[at] < newest
         yield from self._run(twins, spoken, twins.devices, samples, at[ahead], signal[ahead],
                              now_ns)  # fmt: skip
         if behind.any():
-            at, signal, group = at[behind], signal[behind], group[behind]
-            number = replays(group, samples.stored_ns[at], samples.time_ns[at])
-            for each in range(number.max() + 1):
-                part, kind = at[number == each], signal[number == each]
-                _begin_again(twins.late, spoken, samples, part, kind)
-                yield from self._run(twins, spoken, twins.late, samples, part, kind, now_ns)
+            twins.late.rows(samples.key[at[behind]])
+            yield from self._run(twins, spoken, twins.late, samples, at[behind], signal[behind],
+                                 now_ns)  # fmt: skip
 
     def _run(
         self,
@@ -148,14 +149,15 @@ class Engine:
     ) -> Iterator[Alert]:
         rows = table.find(samples.key[at])
         state, times = table[of_rule(spoken.rule)], table[times_of(spoken.rule)]
-        heads = twins.devices["heads"]
         for places in rounds(rows):
+            if table is twins.late:
+                places = places[_goes_on(table, spoken, samples, at[places], signal[places])]
             row, here = rows[places], at[places]
             sample = Samples(
                 signal[places],
                 samples.time_ns[here],
                 samples.value[here],
-                {name: heads[str(h)][samples.row[here]] for name, h in spoken.heads.items()},
+                {name: samples.heads[str(head)][here] for name, head in spoken.heads.items()},
             )
             fields = state[row]
             late = samples.late(here, self.plan.late_after_ns) | (table is twins.late)
@@ -207,7 +209,10 @@ class Engine:
 
 
 class _Sorted:
-    """The samples of a batch that count, by device and time."""
+    """The samples of a batch that count, by device, in the order in which it takes them.
+
+    `heads`: by series, the value of the device's config point at each sample, NaN for none.
+    """
 
     def __init__(
         self, batch: Batch, rows: NDArray[np.intp], fresh: NDArray[np.bool_], twins: Twins
@@ -216,33 +221,78 @@ class _Sorted:
         untimely = samples["signal"] == UNTIMELY
         np.add.at(twins.devices["device"]["untimely"], rows[samples["message"][untimely]], 1)
         samples = samples[~untimely]
-        row = rows[samples["message"]]
-        order = np.lexsort((samples["signal"], samples["time_ns"], row))
-        samples, row = samples[order], row[order]
-        # Of two readings of one time the first counts.
-        once = firsts(row)
-        for name in ("time_ns", "signal"):
-            once |= firsts(samples[name])
-        samples, self.row = samples[once], row[once]
+        row, place = rows[samples["message"]], _places(batch.messages)[samples["message"]]
+        order = np.lexsort((samples["signal"], samples["time_ns"], place, row))
+        samples, self.row = samples[order], row[order]
         self.signal, self.time_ns = samples["signal"], samples["time_ns"]
         self.value = samples["value"]
         self.stored_ns = batch.messages["stored_ns"][samples["message"]]
         self.key = batch.messages["device"][samples["message"]]
+        self.heads: dict[str, NDArray[np.float64]] = {}
+
+    def judge_by(self, twins: Twins, batch: Batch, rows: NDArray[np.intp], until_ns: int) -> None:
+        """Set `heads`, and merge the config points of the batch, each from its own place on."""
+        now = twins.devices["heads"]
+        self.heads = {name: now[name][self.row] for name in now.dtype.names or ()}
+        newest = np.zeros(len(twins.devices), np.int64)
+        np.maximum.at(newest, rows, batch.messages["stored_ns"])
+        for word in twins.due(batch.heads, until_ns, newest):
+            row = twins.hear(word)
+            if row is None:
+                continue
+            mine = slice(*np.searchsorted(self.row, [row, row + 1]))
+            stored_ns, time_ns = word.since
+            after = (self.stored_ns[mine] > stored_ns) | (
+                (self.stored_ns[mine] == stored_ns) & (self.time_ns[mine] >= time_ns)
+            )
+            series = twins.series_of(word)
+            self.heads[series][mine][after] = now[series][row]
 
     def late(self, at: NDArray[np.intp], after_ns: int) -> NDArray[np.bool_]:
         """Say which were old when the hub stored them."""
         return np.asarray(self.stored_ns[at] - self.time_ns[at] > after_ns)
 
 
-def _begin_again(
+def _places(messages: NDArray[np.void]) -> NDArray[np.intp]:
+    """Return each message's place in the order in which the hub stored them; a lane's own by number."""
+    order = np.lexsort((messages["seq"], messages["lane"], messages["stored_ns"]))
+    places = np.empty(len(order), np.intp)
+    places[order] = np.arange(len(order))
+    return places
+
+
+def _by_time(
+    rows: NDArray[np.intp], time_ns: NDArray[np.int64], value: NDArray[np.float64]
+) -> tuple[NDArray[np.intp], NDArray[np.int64], NDArray[np.float64]]:
+    """Return samples of one signal by device and time; of two of one time the first."""
+    order = np.lexsort((time_ns, rows))
+    rows, time_ns, value = rows[order], time_ns[order], value[order]
+    once = firsts(rows) | firsts(time_ns)
+    return rows[once], time_ns[once], value[once]
+
+
+def _once(alerts: list[Alert]) -> list[Alert]:
+    """Return of alerts with one id the first, as the table of alerts keeps it."""
+    found: dict[str, Alert] = {}
+    for alert in alerts:
+        found.setdefault(alert.id, alert)
+    return list(found.values())
+
+
+def _goes_on(
     late: Table, spoken: Spoken, samples: _Sorted, at: NDArray[np.intp], signal: NDArray[np.str_]
-) -> None:
-    """Have the second state begin anew for devices whose replay does."""
-    rows = late.rows(samples.key[at])
-    again = samples.time_ns[at] < _times(late, spoken, rows, signal)
+) -> NDArray[np.bool_]:
+    """Say which samples, one a device, its replay did not have yet; begin a replay anew that went back."""
+    rows = late.find(samples.key[at])
+    last_ns = late[stored_of(spoken.rule)]["ns"]
+    newest = _times(late, spoken, rows, signal)
+    stood_still = (last_ns[rows] > 0) & (samples.stored_ns[at] - last_ns[rows] > REPLAY_NS)
+    again = (samples.time_ns[at] < newest) | stood_still
     for section in (of_rule(spoken.rule), times_of(spoken.rule)):
         late[section][rows[again]] = 0
+    last_ns[rows] = samples.stored_ns[at]
     late["device"]["stored_ns"][rows] = samples.stored_ns[at]
+    return np.asarray(again | (samples.time_ns[at] > newest))
 
 
 def _times(

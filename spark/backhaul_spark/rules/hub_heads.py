@@ -7,6 +7,7 @@ what the hub had written before is kept nowhere.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from backhaul_spark.decode.sample_batch import Batch, HeadWord
@@ -37,5 +38,6 @@ def hub_heads(source: Mapping[str, str], plan: Plan) -> list[HeadWord]:
         for rows in read_span(settings, Span(info.name, info.first_seq, info.last_seq)):
             columns = (rows.column(name).to_pylist() for name in ("messages", "samples", "said"))
             for packed in zip(*columns, strict=True):
-                found += Batch.unpack(*packed).heads
+                # A restore stores them anew. When the hub wrote each one stays, within the milliseconds to its storing.
+                found += [replace(head, stored_ns=0) for head in Batch.unpack(*packed).heads]
     return found

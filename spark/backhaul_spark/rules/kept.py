@@ -150,6 +150,7 @@ class Kept:
         twins, names = Twins(self._plan), 0
         if before is not None:
             twins.names, twins.heads = before.twins.names, before.twins.heads
+            twins.waiting = before.twins.waiting
             names = before.latest.names
         token = 0
         if found := store.numbers.get():

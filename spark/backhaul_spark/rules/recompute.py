@@ -52,7 +52,7 @@ class Recompute:
     Args:
         root: the table root.
         plan: the rules.
-        written: config points that the hub wrote; each counts from its own time on.
+        written: config points that the hub wrote; each counts from when the hub stored it.
     """
 
     def __init__(self, root: str, plan: Plan, written: Sequence[HeadWord] = ()) -> None:
@@ -71,20 +71,30 @@ class Recompute:
         points = self._points(start, end, device)
         if not points.num_rows:
             return ALERTS.empty_table()
-        batch = self._batch(points, self._marks(device))
-        engine, twins = Engine(self._plan), Twins(self._plan)
-        alerts: list[Alert] = []
-        now_ns = 0
-        for now_ns, part in slices(batch):
-            alerts += engine.take(twins, part, now_ns)[0]
-            alerts += engine.tick(twins, now_ns, now_ns)[0]
-        if end is not None:
-            end_ns = int(end.timestamp()) * SECOND_NS
-            alerts += engine.tick(twins, end_ns, end_ns)[0]
+        heads = [*self._earlier(start, device), *self._written]
+        alerts = alerts_of(
+            self._plan, batch_of(self._plan, points, self._marks(device), heads), end
+        )
         return alert_table(sorted(alerts, key=lambda alert: alert.time_ns))
 
-    def _points(self, start: datetime | None, end: datetime | None, device: str | None) -> pa.Table:
-        wanted = pc.scalar(value=True)
+    def _earlier(self, start: datetime | None, device: str | None) -> list[HeadWord]:
+        """Return the config points that vehicles wrote before `start`: they count then, too."""
+        if start is None or not self._plan.heads:
+            return []
+        configures = pc.scalar(value=False)
+        for head in self._plan.heads:
+            fields = [pc.field(name) == part for name, part in head._asdict().items()]
+            configures |= fields[0] & fields[1] & fields[2]
+        return _heads_of(self._plan, self._points(None, start, device, configures))
+
+    def _points(
+        self,
+        start: datetime | None,
+        end: datetime | None,
+        device: str | None,
+        wanted: pc.Expression | None = None,
+    ) -> pa.Table:
+        wanted = pc.scalar(value=True) if wanted is None else wanted
         stored = pc.field("stored_at")
         if start is not None:
             wanted &= stored >= pa.scalar(start, pa.timestamp("us", tz="UTC"))
@@ -105,40 +115,81 @@ class Recompute:
         )
         return sorted(rows, key=lambda row: int(row["time_ns"]))
 
-    def _batch(self, points: pa.Table, marks: list[dict[str, Any]]) -> Batch:
-        """Return the points as one batch, its messages by the time at which they were stored."""
-        wanted = Wanted(self._plan.series, self._plan.heads, 1)
-        [rows] = points.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([])]
-        every = np.zeros(rows.num_rows, MESSAGE)
-        every["stored_ns"] = rows.column("stored_at").cast(pa.int64()).to_numpy() * 1000
-        every["device"] = hashed(rows.column("device"))
-        every["seq"] = rows.column("seq").to_numpy()
-        epochs = rows.column("epoch").to_numpy()
-        every["lane"] = lane_hashes(every["device"], hashed(rows.column("lane")), epochs)
-        order = np.lexsort((every["seq"], every["lane"], every["stored_ns"]))
-        first = firsts(every["lane"][order]) | firsts(every["seq"][order])
-        message = np.empty(len(order), np.intp)
-        message[order] = np.cumsum(first) - 1
-        messages = every[order[first]]
-        samples = samples_of(
-            rows, message, series_codes(rows, wanted.series), messages["stored_ns"]
-        )
-        codes = series_codes(rows, wanted.heads)
-        at = np.flatnonzero(codes >= 0)
-        heads = head_words(rows.take(pa.array(at)), codes[at], messages["stored_ns"][message[at]])
-        heads += self._written
-        _mark(messages, marks)
-        devices = rows.column("device").unique().to_pylist()
-        return Batch(
-            messages, samples[np.argsort(samples["message"], kind="stable")], devices, heads
-        )
+
+def alerts_of(plan: Plan, batch: Batch, end: datetime | None = None) -> list[Alert]:
+    """Return the alerts that a job would have found in the batch that was never away; each id once.
+
+    Args:
+        plan: the rules.
+        batch: messages in the order in which they were stored.
+        end: up to when the silence after the last of them counts.
+    """
+    engine, twins = Engine(plan), Twins(plan)
+    alerts: dict[str, Alert] = {}
+    for until_ns, part in slices(batch):
+        # Nothing of it is old news: what was late when the hub stored it says so itself.
+        found = engine.take(twins, part, 0, until_ns)[0]
+        found += engine.tick(twins, until_ns, until_ns)[0]
+        for alert in found:
+            alerts.setdefault(alert.id, alert)
+    if end is not None:
+        end_ns = int(end.timestamp()) * SECOND_NS
+        for alert in engine.tick(twins, end_ns, end_ns)[0]:
+            alerts.setdefault(alert.id, alert)
+    return list(alerts.values())
+
+
+def batch_of(
+    plan: Plan, points: pa.Table, marks: list[dict[str, Any]], heads: Sequence[HeadWord] = ()
+) -> Batch:
+    """Return points of the table as one batch, its messages by the time at which they were stored.
+
+    Args:
+        plan: which points rules want.
+        points: of POINTS the columns that name a message, and those of a point's own.
+        marks: the vehicles' marks, by time.
+        heads: config points that are in no point.
+    """
+    wanted = Wanted(plan.series, plan.heads, 1)
+    [rows] = points.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([])]
+    every = np.zeros(rows.num_rows, MESSAGE)
+    every["stored_ns"] = _stored_ns(rows)
+    every["device"] = hashed(rows.column("device"))
+    every["seq"] = rows.column("seq").to_numpy()
+    epochs = rows.column("epoch").to_numpy()
+    every["lane"] = lane_hashes(every["device"], hashed(rows.column("lane")), epochs)
+    order = np.lexsort((every["seq"], every["lane"], every["stored_ns"]))
+    first = firsts(every["lane"][order]) | firsts(every["seq"][order])
+    message = np.empty(len(order), np.intp)
+    message[order] = np.cumsum(first) - 1
+    messages = every[order[first]]
+    samples = samples_of(rows, message, series_codes(rows, wanted.series), messages["stored_ns"])
+    _mark(messages, marks)
+    devices = rows.column("device").unique().to_pylist()
+    in_order = samples[np.argsort(samples["message"], kind="stable")]
+    return Batch(messages, in_order, devices, [*_heads_of(plan, points), *heads])
+
+
+def _heads_of(plan: Plan, points: pa.Table) -> list[HeadWord]:
+    """Return the config points among points."""
+    [rows] = points.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([])]
+    if not rows.num_rows:
+        return []
+    codes = series_codes(rows, plan.heads)
+    at = np.flatnonzero(codes >= 0)
+    return head_words(rows.take(pa.array(at)), codes[at], _stored_ns(rows)[at])
+
+
+def _stored_ns(rows: pa.RecordBatch) -> NDArray[np.int64]:
+    stored: NDArray[np.int64] = rows.column("stored_at").cast(pa.int64()).to_numpy() * 1000
+    return stored
 
 
 def slices(batch: Batch) -> Iterator[tuple[int, Batch]]:
     """Yield a batch in parts of SLICE_NS by stored time, with the end of each. Messages are sorted."""
     number = batch.messages["stored_ns"] // SLICE_NS
     bounds = [*np.flatnonzero(firsts(number)).tolist(), len(number)]
-    heads_at = np.array([head.time_ns for head in batch.heads], np.int64) // SLICE_NS
+    heads_at = np.array([head.since[0] for head in batch.heads], np.int64) // SLICE_NS
     told = np.zeros(len(heads_at), np.bool_)
     cuts = np.searchsorted(batch.samples["message"], bounds)
     for place, (low, high) in enumerate(itertools.pairwise(bounds)):

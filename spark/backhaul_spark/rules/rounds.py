@@ -1,4 +1,4 @@
-"""Cut samples into rounds in which each device has one at most, in the order of time.
+"""Cut samples into rounds in which each device has one at most, in the order in which they were stored.
 
 And say what came behind something newer, so that nothing depends on where batches end.
 """
@@ -18,7 +18,7 @@ def rounds(rows: NDArray[np.intp]) -> Iterator[NDArray[np.intp]]:
     """Yield the places of each device's first sample, of each one's second, and so on.
 
     Args:
-        rows: whose sample each is, sorted; within a device in the order of time.
+        rows: whose sample each is, sorted; a device's own in the order in which it takes them.
     """
     if not len(rows):
         return
@@ -28,43 +28,26 @@ def rounds(rows: NDArray[np.intp]) -> Iterator[NDArray[np.intp]]:
     yield from np.split(order, np.cumsum(np.bincount(rank))[:-1])
 
 
-def overtaken(
-    group: NDArray[np.intp], stored_ns: NDArray[np.int64], time_ns: NDArray[np.int64]
-) -> NDArray[np.bool_]:
-    """Say of which samples a message that was stored before has a newer one of the same group."""
-    order = np.lexsort((stored_ns, group))
-    starts, rank = firsts(group[order]), _ranks(time_ns[order])
-    found = np.empty(len(order), np.bool_)
-    found[order] = rank < _newest_before(starts, starts | firsts(stored_ns[order]), rank)
-    return found
+def newest_before(
+    group: NDArray[np.intp], time_ns: NDArray[np.int64], newest_ns: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return the newest time, ns, that each sample's group had just before it.
 
-
-def replays(
-    group: NDArray[np.intp], stored_ns: NDArray[np.int64], time_ns: NDArray[np.int64]
-) -> NDArray[np.intp]:
-    """Return of each sample how often its group went back in time before, from message to message."""
-    order = np.lexsort((time_ns, stored_ns, group))
-    starts, time_ns = firsts(group[order]), time_ns[order]
-    back = ~starts & firsts(stored_ns[order]) & np.r_[False, time_ns[1:] < time_ns[:-1]]
-    count = np.cumsum(back)
-    number = np.empty(len(order), np.intp)
-    number[order] = count - count[np.flatnonzero(starts)][np.cumsum(starts) - 1]
-    return number
-
-
-def _ranks(values: NDArray[np.int64]) -> NDArray[np.intp]:
-    return np.searchsorted(np.sort(values), values)
-
-
-def _newest_before(
-    starts: NDArray[np.bool_], messages: NDArray[np.bool_], rank: NDArray[np.intp]
-) -> NDArray[np.intp]:
-    """Return the highest rank of a group before each message, -1 for none. All by group and message."""
+    Args:
+        group: of each sample; a group's samples are in the order in which they were stored.
+        time_ns: of each sample.
+        newest_ns: what its group had before the first of them.
+    """
+    order = np.argsort(group, kind="stable")
+    starts = firsts(group[order])
+    before = np.where(starts, newest_ns[order], np.r_[0, time_ns[order][:-1]])
+    ascending = np.sort(before)
     # One running maximum serves all groups: each one's ranks are above those of the groups before.
-    above = len(rank) * np.cumsum(starts)
-    highest = np.maximum.accumulate(rank + above)
-    first = np.flatnonzero(messages)[np.cumsum(messages) - 1]
-    return np.where(starts[first], -1, highest[first - 1] - above)
+    above = len(order) * np.cumsum(starts)
+    highest = np.maximum.accumulate(np.searchsorted(ascending, before) + above) - above
+    found = np.empty(len(order), np.int64)
+    found[order] = ascending[highest]
+    return found
 
 
 def firsts(rows: NDArray[Any]) -> NDArray[np.bool_]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import astuple
 from typing import TYPE_CHECKING, Any
 
 import cbor2
@@ -35,12 +36,17 @@ def times_of(rule: Rule) -> str:
     return f"times:{rule.name}"
 
 
+def stored_of(rule: Rule) -> str:
+    """Name the section with the time at which the newest sample of a rule's replay was stored."""
+    return f"stored:{rule.name}"
+
+
 class Twins:
     """The state of one bucket: tables of numbers, and all other fields.
 
     `devices`: a row each. `late`: rules' fields once more, for devices of which older samples come
     after newer ones. `lanes`: see continuity/repeats.py. `names`: hash to device. `heads`: config points, also of
-    devices that were not heard of yet.
+    devices that were not heard of yet; `waiting`: those that were stored after what was taken in.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -57,10 +63,12 @@ class Twins:
         for head in plan.heads:
             blanks["heads"][str(head)] = np.nan
         self.devices = Table(blanks)
-        self.late = Table(rules | {"device": np.zeros(1, DEVICE)})
+        replays = {stored_of(one.rule): np.zeros(1, np.dtype([("ns", "i8")])) for one in plan.rules}
+        self.late = Table(rules | replays | {"device": np.zeros(1, DEVICE)})
         self.lanes = lane_table()
         self.names: dict[int, str] = {}
         self.heads: dict[tuple[str, str], Head] = {}
+        self.waiting: list[HeadWord] = []
         self.names_changed = False
         # When the hub said last that it looks who is there. Not kept: who takes over waits for the next word.
         self.watched_ns = 0
@@ -80,19 +88,48 @@ class Twins:
                     self._apply(self.names[key], str(head))
         return rows
 
-    def hear(self, words: Sequence[HeadWord]) -> None:
-        """Merge config points: the newest stays, in any order of arrival (docs/wire-format.md)."""
-        for word in words:
-            series = str(self._plan.heads[word.series])
-            point = Head(word.time_ns, word.origin, word.value, word.tombstone)
-            before = self.heads.get((word.device, series))
-            head = point if before is None else join(before, point)
-            if head is not before:
-                self.heads[word.device, series] = head
-                self.names_changed = True
-                self._apply(word.device, series)
+    def due(
+        self, words: Sequence[HeadWord], until_ns: int, newest_ns: NDArray[np.int64]
+    ) -> list[HeadWord]:
+        """Return the config points that count by now, in the order in which they were stored; keep the others.
 
-    def _apply(self, device: str, series: str) -> None:
+        Args:
+            words: new ones, beside those that wait.
+            until_ns: all that was stored up to then has been taken in.
+            newest_ns: by row of `devices`, when its newest message of this batch was stored; 0: no message.
+        """
+        found: list[HeadWord] = []
+        waiting: list[HeadWord] = []
+        for word in (*self.waiting, *words):
+            since_ns, _ = word.since
+            [row] = self.devices.find(hashes([word.device]))
+            due = since_ns <= until_ns or (row >= 0 and since_ns <= newest_ns[row])
+            (found if due else waiting).append(word)
+        if waiting or self.waiting:
+            self.waiting, self.names_changed = waiting, True
+        return sorted(found, key=lambda word: word.since)
+
+    def hear(self, word: HeadWord) -> int | None:
+        """Merge a config point: the newest stays, in any order of arrival (docs/wire-format.md).
+
+        Returns:
+            The row of `devices` in which it has changed something; None for nothing.
+        """
+        series = self.series_of(word)
+        point = Head(word.time_ns, word.origin, word.value, word.tombstone)
+        before = self.heads.get((word.device, series))
+        head = point if before is None else join(before, point)
+        if head is before:
+            return None
+        self.heads[word.device, series] = head
+        self.names_changed = True
+        return self._apply(word.device, series)
+
+    def series_of(self, word: HeadWord) -> str:
+        """Name the series of a config point."""
+        return str(self._plan.heads[word.series])
+
+    def _apply(self, device: str, series: str) -> int | None:
         head = self.heads.get((device, series))
         [row] = self.devices.find(hashes([device]))
         if head is not None and row >= 0:
@@ -100,6 +137,8 @@ class Twins:
             # Nor is infinity a limit: its command would be no JSON.
             value = float(head.value) if number else np.nan  # type: ignore[arg-type]
             self.devices["heads"][series][row] = value if np.isfinite(value) else np.nan
+            return int(row)
+        return None
 
     def forget(self, before_ns: int) -> None:
         """Drop the devices, and lanes, of which nothing was stored since."""
@@ -141,7 +180,7 @@ class Twins:
             [*key, head.time, head.origin, head.value, head.tombstone]
             for key, head in self.heads.items()
         ]
-        return cbor2.dumps([list(self.names.values()), heads])
+        return cbor2.dumps([list(self.names.values()), heads, [astuple(w) for w in self.waiting]])
 
     def unpack_numbers(self, numbers: bytes) -> None:
         """Restore the result of `pack`."""
@@ -151,7 +190,9 @@ class Twins:
 
     def unpack_names(self, names: bytes) -> None:
         """Restore the result of `pack_names`."""
-        known, heads = cbor2.loads(names)
+        known, heads, *rest = cbor2.loads(names)
         self.names = {device_hash(name): name for name in known}
         self.heads = {(h[0], h[1]): Head(h[2], h[3], h[4], h[5]) for h in heads}
+        # A checkpoint of a version before has none that wait.
+        self.waiting = [HeadWord(*word) for word in (rest[0] if rest else [])]
         self.names_changed = False

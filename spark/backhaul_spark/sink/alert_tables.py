@@ -100,7 +100,7 @@ class AlertTables:
         try:
             write_deltalake(table, rows, mode=mode, commit_properties=transactions({APP: batch_id}))
         except CommitFailedError as error:
-            raise TablesBusyError(self._root, "another twin job has taken over") from error
+            raise TablesBusyError(self._root, "another twin job has taken over", "twin") from error
 
     def _tidy(self, table: DeltaTable, spec: TableSpec) -> None:
         self._commits[spec.name] += 1

@@ -1,4 +1,4 @@
-"""Make large files of the small ones of a table. The rows stay the same. No Spark.
+"""Make large files of the small ones of a table. The rows stay the same; those of points are put in order. No Spark.
 
 Not delta-rs's own compaction: it checks nothing that two of them would trip over, and two at a
 time each put the same rows into a new file (ADR 27). A commit here moves the id UPKEEP_APP, so of
@@ -17,6 +17,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
 from backhaul_spark.errors import TablesBusyError
+from backhaul_spark.tables.by_series import ASCENDING, NAMES, NAMES_MAX, in_order
 from backhaul_spark.tables.delta import (
     add_action,
     commit_files,
@@ -26,7 +27,7 @@ from backhaul_spark.tables.delta import (
 )
 from backhaul_spark.tables.files import open_input
 from backhaul_spark.tables.part_file import PartFile, by_dictionary, read_batches, row_groups
-from backhaul_spark.tables.schemas import TableSpec
+from backhaul_spark.tables.schemas import POINTS_TABLE, TableSpec
 
 if TYPE_CHECKING:
     from backhaul_runtime.clock import Clock
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 # Carried by everything that takes files out of a table that others append to.
 UPKEEP_APP = "backhaul-upkeep"
 FILE_BYTES = 128 << 20
+# Of rows that are nearly alike a file would hold more than is merged in bounded memory (by_series.py).
+FILE_ROWS = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,21 +81,21 @@ def compact(root: str, spec: TableSpec, clock: Clock) -> tuple[int, int]:
 
 
 def bundles(files: Iterable[DataFile]) -> Iterator[list[DataFile]]:
-    """Yield files of one partition that together give one of about FILE_BYTES, two or more."""
+    """Yield files of one partition that together give one of about FILE_BYTES or FILE_ROWS, two or more."""
     partitions: dict[tuple[str, ...], list[DataFile]] = {}
     for file in files:
         if file.size < FILE_BYTES // 2:
             partitions.setdefault(tuple(file.partition.values()), []).append(file)
     for _, small in sorted(partitions.items()):
         bundle: list[DataFile] = []
-        size = 0
+        size = rows = 0
         for file in small:
-            if size + file.size > FILE_BYTES:
+            if size + file.size > FILE_BYTES or rows + file.rows > FILE_ROWS:
                 if len(bundle) > 1:
                     yield bundle
-                bundle, size = [], 0
+                bundle, size, rows = [], 0, 0
             bundle.append(file)
-            size += file.size
+            size, rows = size + file.size, rows + file.rows
         if len(bundle) > 1:
             yield bundle
 
@@ -105,8 +108,10 @@ def _merge(
         pa.schema([field for field in spec.schema if field.name not in spec.partition_by])
     )
     number = table.version() + 1
-    part = PartFile(uri, small[0].partition, number, schema)
-    for rows in row_groups(_batches(uri, small, schema)):
+    batches = _batches(uri, small, schema)
+    ordered = spec is POINTS_TABLE and _few_names(uri, small)
+    part = PartFile(uri, small[0].partition, number, schema, ASCENDING if ordered else ())
+    for rows in in_order(batches) if ordered else row_groups(batches):
         part.write(rows)
     now_ns = clock.now_ns()
     added = add_action(part.close(), now_ns, data_change=False)
@@ -117,7 +122,7 @@ def _merge(
     try:
         commit_files(table, spec, [added, *removed], {UPKEEP_APP: number})
     except CommitFailedError as error:
-        raise TablesBusyError(root, f"somebody else tidies up {spec.name}") from error
+        raise TablesBusyError(root, f"somebody else tidies up {spec.name}", "maintain") from error
 
 
 def _batches(uri: str, files: list[DataFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -125,6 +130,19 @@ def _batches(uri: str, files: list[DataFile], schema: pa.Schema) -> Iterator[pa.
         with open_input(uri, file.path) as source:
             for batch in read_batches(source):
                 yield from as_schema(pa.Table.from_batches([batch]), schema).to_batches()
+
+
+def _few_names(uri: str, files: list[DataFile]) -> bool:
+    """Say whether files have so few names that their rows are sorted in bounded memory."""
+    names: set[str | None] = set()
+    for file in files:
+        with open_input(uri, file.path) as source:
+            for batch in read_batches(source, NAMES):
+                for column in batch.columns:
+                    names.update(column.dictionary.to_pylist())
+                if len(names) > NAMES_MAX:
+                    return False
+    return True
 
 
 def as_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:

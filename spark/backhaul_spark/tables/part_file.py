@@ -30,10 +30,16 @@ class PartFile:
         partition: the partition's columns and values, in the table's order.
         ingest: a number for the name.
         schema: of the rows, without the partition columns.
+        ascending: columns of whole numbers or times that mostly grow from row to row.
     """
 
     def __init__(
-        self, uri: str, partition: Mapping[str, str], ingest: int, schema: pa.Schema
+        self,
+        uri: str,
+        partition: Mapping[str, str],
+        ingest: int,
+        schema: pa.Schema,
+        ascending: Sequence[str] = (),
     ) -> None:
         self._partition = dict(partition)
         folder = "".join(f"{name}={value}/" for name, value in partition.items())
@@ -47,6 +53,9 @@ class PartFile:
             compression_level=1,
             # Plain types in the file: other readers know nothing of Arrow's dictionaries.
             store_schema=False,
+            # Each is new: a dictionary would only be one more copy, where differences are next to nothing.
+            use_dictionary=[name for name in schema.names if name not in ascending],
+            column_encoding=dict.fromkeys(ascending, "DELTA_BINARY_PACKED"),
             metadata_collector=self._metadata,
         )
 
@@ -156,13 +165,21 @@ def by_dictionary(schema: pa.Schema) -> pa.Schema:
     )
 
 
-def row_groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Yield the same rows in tables of about ROW_GROUP_ROWS, or ROW_GROUP_BYTES: the most in memory."""
+def row_groups(
+    batches: Iterable[pa.RecordBatch], rows_max: int | None = None
+) -> Iterator[pa.Table]:
+    """Yield the same rows in tables of about ROW_GROUP_ROWS, or ROW_GROUP_BYTES: the most in memory.
+
+    Args:
+        batches: the rows.
+        rows_max: other than ROW_GROUP_ROWS.
+    """
+    rows_max = rows_max or ROW_GROUP_ROWS
     held: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
         for part, part_size in _cut(batch):
-            if held and (rows >= ROW_GROUP_ROWS or size + part_size > ROW_GROUP_BYTES):
+            if held and (rows >= rows_max or size + part_size > ROW_GROUP_BYTES):
                 yield pa.Table.from_batches(unified(held))
                 held, rows, size = [], 0, 0
             held.append(part)

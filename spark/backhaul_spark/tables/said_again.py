@@ -202,19 +202,6 @@ def _firsts(table: pa.Table, known: set[bytes]) -> pa.Table:
     return table.take(pa.array(rows, pa.int64()))
 
 
-def first_said(rows: pa.Table) -> pa.Table:
-    """Return rows of points without those of letter `p` that repeat an earlier ingest's.
-
-    For readers of a table that `ingest/once.py` has not gone through yet.
-    """
-    rows = rows.sort_by([("ingest", "ascending"), ("seq", "ascending")])
-    live = pc.equal(rows.column("letter"), LETTER)
-    alone = rows.filter(live)
-    if alone.num_rows < 2:
-        return rows
-    return pa.concat_tables([rows.filter(pc.invert(live)), _firsts(alone, set())])
-
-
 def notes(added: pa.Table) -> list[dict[str, Any]]:
     """Return the rows of `said_again` for readings that were added to points."""
     places = added.select(["device", "time_ns", "stream", "stream_seq", "index"]).to_pylist()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -67,7 +67,23 @@ def rows_of(root: Path, name: str) -> list[dict[str, Any]]:
     return rows
 
 
-def kinds(root: Path) -> dict[str, str]:
+def write_point(root: Path, device: str, stamped: datetime, stored: datetime, day: date) -> None:
+    row = dict.fromkeys(POINTS_TABLE.schema.names) | {
+        "device": device,
+        "letter": "f",
+        "time_ns": int(stamped.timestamp() * 1e9),
+        "clock": 0,
+        "stored_at": stored,
+        "date": day,
+        "ingest": 1,
+    }
+    table = pa.Table.from_pylist([row], schema=POINTS_TABLE.schema)
+    write_deltalake(make_table(str(root), POINTS_TABLE), table, mode="append")
+
+
+def kinds(root: Path, *, judged: bool = False) -> dict[str, str]:
+    if judged:
+        job(root).run(DAY)
     return {row["device"]: row["kind"] for row in standing(str(root), DAY)}
 
 
@@ -110,6 +126,25 @@ def test_one_that_nobody_knew_before_and_whose_clock_is_days_ahead_is_named(tmp_
     stamp_ahead(tmp_path, "SIM-NEW", 50)
     job(tmp_path).run(DAY)
     assert kinds(tmp_path) == {"SIM-NEW": "clock"}
+
+
+@pytest.mark.parametrize("device", [f"SIM-{number:06d}" for number in (2, 7)])
+def test_a_clock_that_is_ahead_while_its_days_come_as_a_backlog_is_no_drift(
+    tmp_path: Path, device: str
+) -> None:
+    """Its readings of the day look two days late; its newest ones are of the hub's future."""
+    write(tmp_path, SimulatedFleet(400, 3, drifting=[int(device[-2:])]))
+    assert kinds(tmp_path, judged=True) == {device: "drift"}
+    came = datetime(DAY.year, DAY.month, DAY.day, 9, tzinfo=UTC) + timedelta(days=2)
+    for ago_h, day in ((50, DAY), (26, DAY), (0, DAY + timedelta(days=2))):
+        stamped = came - timedelta(hours=ago_h) + timedelta(hours=5)
+        write_point(tmp_path, device, stamped, came, day)
+    # One whose backlog is as late, by a clock that is right.
+    write_point(tmp_path, "SIM-000020", came - timedelta(hours=40), came, DAY)
+    write_point(tmp_path, "SIM-000020", came, came, DAY + timedelta(days=2))
+    assert kinds(tmp_path, judged=True) == {device: "clock"}
+    [row] = standing(str(tmp_path), DAY)
+    assert row["text"].startswith("its clock is 5 h ahead")
 
 
 def test_a_day_of_the_fleet_says_who_was_there_and_what_was_usual(faulty: Path) -> None:

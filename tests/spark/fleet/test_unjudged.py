@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
@@ -76,6 +76,52 @@ def test_a_fleet_that_was_compared_is_told_so_by_silence(tmp_path: Path) -> None
     write(tmp_path, SimulatedFleet(20, 3))
     judge(tmp_path)
     assert "Nothing stands out." in page(tmp_path)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_sound_fleet_of_five_has_no_finding(tmp_path: Path, seed: int) -> None:
+    write(tmp_path, SimulatedFleet(5, seed), days=7)
+    judge(tmp_path)
+    assert standing(str(tmp_path), DAY) == []
+
+
+@pytest.mark.parametrize("kind", ["stuck", "drift"])
+def test_in_a_fleet_of_five_a_device_is_compared_with_its_own_past(
+    tmp_path: Path, kind: Literal["stuck", "drift"]
+) -> None:
+    stuck, drifting = ((2,), ()) if kind == "stuck" else ((), (2,))
+    write(tmp_path, SimulatedFleet(5, 3, stuck=stuck, drifting=drifting), days=7)
+    done = FleetJob(str(tmp_path), SYSTEM_CLOCK, FleetSettings()).run(DAY)
+    [row] = standing(str(tmp_path), DAY)
+    assert (row["device"], row["kind"], row["type"]) == ("SIM-000002", kind, "temp")
+    assert row["peers"] == 0
+    assert row["cohort"].startswith("its own ")
+    assert "No device was compared with others" in done.not_judged
+    assert "its own days before" in done.not_judged
+
+
+def test_one_that_is_fifteen_degrees_off_since_today_is_seen_in_a_small_fleet(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path, SimulatedFleet(5, 3), days=7)
+    table = DeltaTable(f"{tmp_path}/rollups")
+    rows = table.to_pyarrow_table().to_pylist()
+    for row in rows:
+        of = (row["device"], row["node"], row["type"], row["date"])
+        if of == ("SIM-000001", "battery", "temp", DAY):
+            row |= {n: row[n] + 15 for n in ("min", "max", "mean", "first", "last")}
+    raised = pa.Table.from_pylist(rows, schema=ROLLUPS_TABLE.schema)
+    write_deltalake(table, raised, mode="overwrite")
+    judge(tmp_path)
+    [row] = standing(str(tmp_path), DAY)
+    assert (row["device"], row["node"], row["kind"]) == ("SIM-000001", "battery", "drift")
+    assert "too few peers to be compared with" in row["text"]
+
+
+def test_what_has_neither_peers_nor_a_past_is_counted(tmp_path: Path) -> None:
+    write(tmp_path, SimulatedFleet(3, 3), days=2)
+    done = FleetJob(str(tmp_path), SYSTEM_CLOCK, FleetSettings()).run(DAY)
+    assert "15 signals of devices have too few peers and no three days before" in done.not_judged
 
 
 def test_signals_that_few_have_are_named() -> None:

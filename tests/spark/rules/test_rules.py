@@ -70,8 +70,8 @@ def test_a_threshold_changes_live_and_the_newest_one_counts(bucket: Bucket) -> N
 def test_a_deleted_threshold_is_the_default_again(bucket: Bucket) -> None:
     bucket.set("A", 0, 70)
     bucket.set("A", 1, 70, tombstone=1)
-    heat(bucket, 65, 65, 65)
-    [raised] = bucket.run(3)
+    heat(bucket, 65, 65, 65, start_s=1)
+    [raised] = bucket.run(4)
     assert raised.limit == 60
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from backhaul_codec.state.point_text import columns
+from backhaul_codec.state.point_text import columns, shown
 from backhaul_codec.subjects import node_of_lane
 from backhaul_hub.cli._ask import Access
 from backhaul_hub.cli._options import access_option
@@ -80,7 +80,7 @@ def _print(report: dict[str, Any], clock: Clock) -> None:
                 err=True,
             )
         if (key := device["rotation"]) and key["state"] != "done":
-            why = f": {key['why']}" if key["why"] else ""
+            why = f": {shown(key['why'])}" if key["why"] else ""
             click.echo(
                 f"{device['device']}: another key is {key['state']}, for"
                 f" {_ago(now_ns - key['changed_ns'])}{why}",

@@ -20,6 +20,7 @@ from backhaul_codec.programs.command_line import INTERRUPTED
 from backhaul_codec.recordings.mapping import DeviceOf, Mapping
 from backhaul_codec.recordings.mapping import load as load_mapping
 from backhaul_codec.recordings.progress_screen import ProgressScreen
+from backhaul_codec.state.point_text import shown
 from backhaul_hub.cli._ask import hub_client
 from backhaul_hub.cli._options import directory_option
 from backhaul_hub.cli._tell import tell_hub
@@ -203,9 +204,9 @@ def _print(work: _Work, *, as_json: bool) -> None:
     if outcome.untimed:
         print(f"  {outcome.untimed:,} rows without a valid time left out")
     if outcome.points_refused:
-        print(f"  {outcome.points_refused:,} points refused: {outcome.last_refusal}")
+        print(f"  {outcome.points_refused:,} points refused: {shown(str(outcome.last_refusal))}")
     for refused in outcome.refused[:_SHOWN]:
         whose = f" of {refused.device}" if refused.device else ""
-        print(f"  not imported: {refused.file}{whose}: {refused.why}", file=sys.stderr)
+        print(f"  not imported: {refused.file}{whose}: {shown(refused.why)}", file=sys.stderr)
     if len(outcome.refused) > _SHOWN:
         print(f"  and {len(outcome.refused) - _SHOWN:,} more (--json)", file=sys.stderr)

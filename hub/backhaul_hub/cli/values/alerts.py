@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from backhaul_codec.state.point_text import columns, utc
+from backhaul_codec.state.point_text import columns, shown, utc
 from backhaul_hub.cli._ask import Access, ask
 from backhaul_hub.cli._group import DefaultGroup
 from backhaul_hub.cli._options import access_option, json_option, who_option
@@ -131,13 +131,14 @@ def _print(answer: dict[str, Any]) -> None:
         click.echo(f"# {each['channel']}: {each['kind']} at {utc(each['made_ns'])}, sent: {sent}")
     for each in answer["silences"]:
         what = f"{each['group']} {each['name']}".strip()
-        why = f": {each['why']}" if each["why"] else ""
+        why = f": {shown(each['why'])}" if each["why"] else ""
         click.echo(
             f"# silence {each['id']}: {what} until {utc(each['until_ns'])} by {each['who']}{why}"
         )
     for name, each in answer.get("channels", {}).items():
         if each["error"]:
-            click.echo(f"# channel {name} fails, {each['waiting']} notices wait: {each['error']}")
+            waiting = f"# channel {name} fails, {each['waiting']} notices wait"
+            click.echo(f"{waiting}: {shown(each['error'])}")
 
 
 def _state(alert: dict[str, Any]) -> str:

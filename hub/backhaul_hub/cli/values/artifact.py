@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from backhaul_codec.programs.command_line import harmless, own_terminal
 from backhaul_codec.protocol import blobs
 from backhaul_hub.artifacts.object_store import Artifact, Objects
 from backhaul_hub.artifacts.uploads import PREFIX, object_name
@@ -153,9 +154,9 @@ def _progress(name: str, size: int) -> Iterator[Callable[[int], None]]:
     from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
 
     columns = ("{task.description}", BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    console = Console(stderr=True)
+    console = Console(file=own_terminal())
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        task = bar.add_task(name, total=size)
+        task = bar.add_task(harmless(name), total=size)
         yield lambda count: bar.advance(task, count)
 
 

@@ -13,6 +13,7 @@ import msgspec
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
+from backhaul_codec.state.point_text import shown
 from backhaul_codec.strict.json import JsonError, read_json
 from backhaul_hub.broadcast import events as live
 from backhaul_hub.cli._ask import Access, Operator, Visitor
@@ -78,7 +79,7 @@ def command(
         if "result" in found:
             click.echo(json.dumps(found["result"], ensure_ascii=False))
         if "error" in found:
-            click.echo(found["error"], err=True)
+            click.echo(shown(found["error"]), err=True)
     # A refusal is known at once; the rest is only asked about with --wait.
     if found["state"] != State.DONE and (wait or found["state"] == State.FAILED):
         sys.exit(1)

@@ -1,0 +1,191 @@
+"""Put rows of points in the order of series and time, so that a reader of one series skips the others.
+
+The statistics of a row group say which devices and times it has. Points come from all series at once, so a row
+group of theirs has nearly all; in this order it has one series, or a few. Any number of rows is sorted in
+bounded memory: sorted runs lie in files without names and are merged.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from math import prod
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+
+from backhaul_spark.tables.part_file import row_groups
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+NAMES = ("device", "node", "type", "key")
+TIME = "time_ns"
+# What grows from row to row then.
+ASCENDING = ("time", "time_ns", "stored_at")
+# So many rows are sorted in memory: each of them is there four times for a moment.
+RUN_ROWS = 1 << 16
+# So many rows of each run are in memory while runs are merged, and all texts of all of them.
+BLOCK_ROWS = 1 << 10
+TEXT_BYTES_MAX = 64 << 20
+# And so many names of devices, nodes, types and keys.
+NAMES_MAX = 1 << 15
+_SERIES_MAX = 1 << 62
+
+
+def in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Yield the rows by device, node, type, key and time, in tables of a row group each.
+
+    Rows that are alike in those keep their order. Where texts come to more than TEXT_BYTES_MAX, or
+    names are more than NAMES_MAX, the rows after that stay as they come.
+
+    Args:
+        batches: rows of points, texts as dictionaries (`part_file.read_batches`).
+    """
+    with ExitStack() as files:
+        runs: list[_Run] = []
+        names: dict[str, set[str | None]] = {name: set() for name in NAMES}
+        text_bytes = 0
+        tables = row_groups(batches, RUN_ROWS)
+        for table in tables:
+            text_bytes += _text_bytes(table)
+            for name, known in names.items():
+                known.update(_column(table, name).dictionary.to_pylist())
+            if text_bytes > TEXT_BYTES_MAX or sum(map(len, names.values())) > NAMES_MAX:
+                names.clear()
+                yield from (run.whole() for run in runs)
+                yield table
+                yield from tables
+                return
+            runs.append(_Run(files.enter_context(tempfile.TemporaryFile()), _sorted(table)))
+        orders = [_places(names[name]) for name in NAMES]
+        if prod(len(order) + 1 for order in orders) > _SERIES_MAX:
+            yield from (run.whole() for run in runs)
+        else:
+            yield from row_groups(_merged(runs, orders))
+
+
+class _Run:
+    """Sorted rows in a file, and those of them in memory.
+
+    `rows`: these, with `series` and `time_ns`, their keys.
+    """
+
+    def __init__(self, file: IO[bytes], table: pa.Table) -> None:
+        self._file, self._left = file, table.num_rows
+        options = pa.ipc.IpcWriteOptions(compression="lz4")
+        with pa.ipc.new_stream(pa.PythonFile(file, "w"), table.schema, options=options) as writer:
+            writer.write_table(table, max_chunksize=BLOCK_ROWS)
+        self._reader: Any = None
+        # Of its own: a slice would keep the whole in memory.
+        self.rows: pa.Table = table.schema.empty_table()
+        self.series = self.time_ns = np.empty(0, np.int64)
+
+    def whole(self) -> pa.Table:
+        """Return all rows."""
+        self._file.seek(0)
+        return pa.ipc.open_stream(pa.PythonFile(self._file, "r")).read_all()
+
+    @property
+    def more(self) -> bool:
+        """Whether rows are left that are not in memory."""
+        return bool(self._left > 0)
+
+    @property
+    def last(self) -> tuple[int, int]:
+        """The key of the last row in memory."""
+        return int(self.series[-1]), int(self.time_ns[-1])
+
+    def fill(self, orders: Sequence[Mapping[str | None, int]]) -> None:
+        """Read rows if none is in memory."""
+        if self.rows.num_rows or not self._left:
+            return
+        if self._reader is None:
+            self._file.seek(0)
+            self._reader = pa.ipc.open_stream(pa.PythonFile(self._file, "r"))
+        self.rows = pa.Table.from_batches([self._reader.read_next_batch()])
+        self._left -= self.rows.num_rows
+        series = np.zeros(self.rows.num_rows, np.int64)
+        for name, order in zip(NAMES, orders, strict=True):
+            series = series * (len(order) + 1) + _ranks(self.rows, name, order)
+        self.series, self.time_ns = series, self.rows.column(TIME).to_numpy()
+
+    def take(self, count: int) -> tuple[pa.Table, NDArray[np.int64], NDArray[np.int64]]:
+        """Take away the first rows in memory, with their keys."""
+        taken = self.rows.slice(0, count), self.series[:count], self.time_ns[:count]
+        self.rows = self.rows.slice(count)
+        self.series, self.time_ns = self.series[count:], self.time_ns[count:]
+        return taken
+
+    def up_to(self, bound: tuple[int, int], *, included: bool) -> int:
+        """Return how many rows in memory lie before a key, or at it."""
+        low, high = (
+            int(np.searchsorted(self.series, bound[0], side)) for side in ("left", "right")
+        )
+        side: Any = "right" if included else "left"
+        return low + int(np.searchsorted(self.time_ns[low:high], bound[1], side))
+
+
+def _merged(
+    runs: list[_Run], orders: Sequence[Mapping[str | None, int]]
+) -> Iterator[pa.RecordBatch]:
+    while True:
+        for run in runs:
+            run.fill(orders)
+        bounds = [(run.last, at) for at, run in enumerate(runs) if run.more]
+        if not bounds:
+            break
+        # What is not in memory yet comes after all that is up to here.
+        bound, last = min(bounds)
+        parts = [run.take(run.up_to(bound, included=at <= last)) for at, run in enumerate(runs)]
+        yield from _joined(parts)
+    yield from _joined([run.take(run.rows.num_rows) for run in runs])
+
+
+def _joined(
+    parts: list[tuple[pa.Table, NDArray[np.int64], NDArray[np.int64]]],
+) -> list[pa.RecordBatch]:
+    parts = [part for part in parts if part[0].num_rows]
+    if not parts:
+        return []
+    rows = pa.concat_tables([table for table, _, _ in parts]).unify_dictionaries()
+    series, time_ns = (np.concatenate([part[at] for part in parts]) for at in (1, 2))
+    batches: list[pa.RecordBatch] = _taken(rows, np.lexsort((time_ns, series))).to_batches()
+    return batches
+
+
+def _sorted(table: pa.Table) -> pa.Table:
+    table = table.combine_chunks()
+    keys: list[NDArray[np.int64]] = [table.column(TIME).to_numpy()]
+    for name in reversed(NAMES):
+        order = _places(_column(table, name).dictionary.to_pylist())
+        keys.append(_ranks(table, name, order))
+    return _taken(table, np.lexsort(keys))
+
+
+def _taken(table: pa.Table, order: NDArray[np.intp]) -> pa.Table:
+    return table.combine_chunks().take(pa.array(order)).combine_chunks()
+
+
+def _places(names: Iterable[str | None]) -> dict[str | None, int]:
+    """Return each name's place in the order of names, from 1; of no name none."""
+    return {name: at for at, name in enumerate(sorted(n for n in names if n is not None), 1)}
+
+
+def _ranks(table: pa.Table, name: str, order: Mapping[str | None, int]) -> NDArray[np.int64]:
+    column = _column(table, name)
+    ranks = np.array([order.get(each, 0) for each in column.dictionary.to_pylist()] + [0], np.int64)
+    found: NDArray[np.int64] = ranks[column.indices.fill_null(len(ranks) - 1).to_numpy()]
+    return found
+
+
+def _column(table: pa.Table, name: str) -> pa.DictionaryArray:
+    # The chunks of a table of row_groups share one dictionary.
+    return table.column(name).chunk(0)
+
+
+def _text_bytes(table: pa.Table) -> int:
+    columns = (column.chunk(0) for column in table.columns if column.num_chunks)
+    return sum(c.dictionary.nbytes for c in columns if isinstance(c, pa.DictionaryArray))
