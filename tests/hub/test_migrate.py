@@ -6,8 +6,17 @@ tests/integration/test_migrate.py.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from backhaul_hub.errors import BackupError, HubError
+from backhaul_hub.migrate import mirrors
 from backhaul_hub.migrate.bridge import render_bridge
-from backhaul_hub.migrate.mirrors import can_be_mirrored, mirror_of
+from backhaul_hub.migrate.mirrors import can_be_mirrored, mirror_of, until_it_answers
+
+if TYPE_CHECKING:
+    from backhaul_hub.nats.jetstream import JetStreamApi
 
 
 def test_all_servers_of_a_cluster_are_dialled() -> None:
@@ -30,3 +39,29 @@ def test_what_no_mirror_can_be_of_is_known_before() -> None:
     mirror = mirror_of(plain, "secret")
     assert mirror["mirror"]["name"] == "A"
     assert mirror.keys().isdisjoint({"subjects", "sources", "deny_delete"})
+
+
+class WithoutLeader:
+    """Answers no question before so many were asked, as servers of a cluster do that have just started."""
+
+    def __init__(self, unheard: int) -> None:
+        self.unheard = unheard
+
+    async def request(self, verb: str, *_: object, **words: Any) -> dict[str, Any]:
+        assert words["timeout_s"] <= 2, f"{verb}: a question that is lost is asked again soon"
+        self.unheard -= 1
+        if self.unheard >= 0:
+            raise HubError("no answer in 2 s")
+        return {"streams": None, "total": 0}
+
+
+async def test_a_cluster_that_has_just_started_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(mirrors, "_ASKED_S", 0.1)
+    api = WithoutLeader(3)
+    await until_it_answers(cast("JetStreamApi", api), "nats://b:4222")
+    assert api.unheard < 0
+    monkeypatch.setattr(mirrors, "_LEADER_S_MAX", 0.2)
+    with pytest.raises(BackupError, match="nats://b:4222 does not answer: no answer in 2 s"):
+        await until_it_answers(cast("JetStreamApi", WithoutLeader(1000)), "nats://b:4222")

@@ -31,6 +31,7 @@ from backhaul_hub.migrate.mirrors import (
     can_be_mirrored,
     end_mirror,
     promoted,
+    until_it_answers,
 )
 from backhaul_hub.migrate.stopping import answers, stop
 from backhaul_hub.nats.jetstream import JetStreamApi, Json
@@ -122,6 +123,7 @@ class Migration:
         """
         self._move = self._begun() or self._move
         await require_stopped(self._there)
+        await until_it_answers(self._new, self._move.to)
         moving = await stream_names(self._old)
         names = sorted(
             (each for each in moving if not _stays(each)),

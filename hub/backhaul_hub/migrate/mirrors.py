@@ -6,17 +6,47 @@ of, a work queue and a stream that is a mirror itself, has to be copied whole.
 
 from __future__ import annotations
 
-from backhaul_hub.errors import JetStreamError
+import asyncio
+
+from backhaul_hub.errors import BackupError, HubError, JetStreamError
 from backhaul_hub.migrate.bridge import API, CONSUMER, deliver_subject
 from backhaul_hub.nats.jetstream import JetStreamApi, Json
 from backhaul_hub.shards import is_shard
+from backhaul_hub.streams.streams import stream_names
 
 # More than are under way on any path while each is synced there. With a window that takes seconds to
 # sync the server takes the mirror for stalled, and says so in its log.
 _WINDOW_MESSAGES = 1000
 _HEARTBEAT_NS = 1_000_000_000
+_ASKED_S, _LEADER_S_MAX = 2.0, 60.0
 # Said of a stream when it is made a normal one again: a mirror may not have them, or must not yet.
 _LATER = ("subjects", "sources", "first_seq", "deny_delete", "deny_purge", "republish")
+
+
+async def until_it_answers(api: JetStreamApi, place: str) -> None:
+    """Wait until JetStream answers there.
+
+    Servers of a cluster that have just started leave questions without an answer until they have a leader.
+
+    Raises:
+        BackupError: it does not, for a minute.
+    """
+    said: HubError | None = None
+    try:
+        async with asyncio.timeout(_LEADER_S_MAX):
+            while True:
+                try:
+                    await stream_names(api, timeout_s=_ASKED_S)
+                except HubError as error:
+                    said = error
+                    await asyncio.sleep(_ASKED_S / 10)
+                else:
+                    return
+    except TimeoutError:
+        raise BackupError(
+            f"JetStream at {place} does not answer: {said}",
+            hint="of a cluster most servers have to run; see their logs",
+        ) from None
 
 
 def can_be_mirrored(config: Json) -> bool:
