@@ -300,7 +300,7 @@ def test_the_commands_show_what_the_tables_hold(tmp_path: Path) -> None:
     assert second.startswith("2026-05-01T12:01:00.000Z  VID-002  critical late cold raised: ")
     assert "1 earlier ones are not shown" in told("alerts", *root, "--limit", "1")
     [found] = json.loads(told("alerts", *root, "--since", "2026-05-01T12:01", "--json"))
-    assert (found["value"], found["params"], found["date"]) == (None, {}, "2026-05-01")
+    assert (found["value"], found["params"], found["date"]) == ("NaN", {}, "2026-05-01")
     for which in (("--device", "VID-001"), ("--rule", "hot")):
         assert len(json.loads(told("alerts", *root, *which, "--json"))) == 1
     assert told("twins", *root, "VID-001") == (
