@@ -17,6 +17,7 @@ from backhaul_runtime.jetstream import (
     NO_SUITABLE_PEERS,
     STREAM_NOT_FOUND,
     STREAM_NOT_MADE,
+    TOO_FEW_PEERS,
 )
 
 
@@ -58,11 +59,12 @@ async def test_servers_of_a_cluster_that_do_not_all_know_one_another_yet_are_ask
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("backhaul_hub.nats.jetstream._AGAIN_S", 0)
-    cluster = Cluster(0, STREAM_NOT_FOUND, first=(CLUSTER_NOT_AVAILABLE, NO_SUITABLE_PEERS))
+    not_yet = (CLUSTER_NOT_AVAILABLE, NO_SUITABLE_PEERS, TOO_FEW_PEERS)
+    cluster = Cluster(0, STREAM_NOT_FOUND, first=not_yet)
     with pytest.raises(JetStreamError) as told:
         await api_of(cluster).request("STREAM.CREATE.UP_00")
     assert told.value.err_code == STREAM_NOT_FOUND
-    assert len(cluster.asked) == 3
+    assert len(cluster.asked) == 4
 
 
 async def test_a_server_that_loads_the_account_is_asked_again_however_short_the_patience(

@@ -26,6 +26,7 @@ from backhaul_runtime.jetstream import (
     NO_SUITABLE_PEERS,
     STREAM_NOT_FOUND,
     STREAM_NOT_MADE,
+    TOO_FEW_PEERS,
     StreamMessage,
     message_in,
     read_answer,
@@ -46,8 +47,8 @@ _AGAIN_S = 0.25
 _LOADING = frozenset({ACCOUNT_NOT_ENABLED, STREAM_NOT_MADE})
 _LOADING_S = 2.5
 # Said for want of a leader, or of a server. No peers are suitable, too, while servers that have just
-# started do not all know one another.
-_LEADERLESS = frozenset({CLUSTER_NOT_AVAILABLE, NO_SUITABLE_PEERS})
+# started do not all know one another; too few have room for a consumer while its stream is being copied to more.
+_LEADERLESS = frozenset({CLUSTER_NOT_AVAILABLE, NO_SUITABLE_PEERS, TOO_FEW_PEERS})
 
 
 class JetStreamApi:
