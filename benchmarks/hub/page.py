@@ -125,7 +125,7 @@ async def _all_there(page: Page, count: int) -> None:
 
 async def _changed(page: Page, control: Client, names: list[str], seconds: int) -> list[Figure]:
     await page.evaluate(_OBSERVE)
-    # What comes with the first changes stays: the row of each device anew, with its value.
+    # The tab keeps the objects that the first changes made: each device's row anew, with its value.
     stop = asyncio.Event()
     changing = asyncio.create_task(_change(control, names, stop))
     latencies: list[float] = []

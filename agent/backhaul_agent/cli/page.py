@@ -20,7 +20,7 @@ _ANY = ("0.0.0.0", "")  # noqa: S104 - to be told from an address
 def command(path: Path, as_json: bool) -> None:
     """Show where the technician's page is, and its code; exit 1 where no agent serves it.
 
-    The code is good until the agent ends. Whoever has it sees what this vehicle knows of itself.
+    The agent takes the code until it ends. Anybody who has the code sees all that this vehicle knows of itself.
     """
     config = load(path)
     if not config.page.listen:

@@ -119,7 +119,7 @@ def refusal(method: str, host: str, origin: str | None, names: Collection[str]) 
     """Return why a request is not one of this page's own; empty where it is.
 
     A page of elsewhere can have a browser ask here under a name that leads here (DNS rebinding), so a name must be
-    known; an address is no name. What it sends says where it comes from, in a header that no page can change.
+    known; an address is no name. A browser says in a header, which no page can change, from which page a request comes.
 
     Args:
         method: of the request.

@@ -1,6 +1,6 @@
 """The newest value of each series, as far as a page asks: a pure core.
 
-Nothing is kept while no page is open. What programs publish is put by as it came, and looked into when the page asks
+The agent keeps nothing here while no page is open. It puts by what programs publish, as it came, and looks into it when the page asks
 again, so a flood costs no more than its newest part.
 """
 

@@ -1,7 +1,7 @@
 """The page over HTTP: files for everybody, questions for browsers with a session. Called by the server's threads.
 
 Of a request nothing is believed but what is compared: its name under the page's files or questions, its origin, its
-token. What it asks is answered on the agent's loop.
+token. The agent's loop answers its questions.
 """
 
 from __future__ import annotations

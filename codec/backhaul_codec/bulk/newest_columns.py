@@ -1,6 +1,6 @@
 """Find the newest value of every series of many frames at once, from their columns.
 
-What `newest_in` says of one layout, by numpy for all of them. Left to it are frames whose times go
+The newest values of many layouts by numpy, as `newest_in` finds them of one. To `newest_in` are left frames whose times go
 back or pass the end of time, in which two points of a series share the newest time, or two series a name.
 """
 

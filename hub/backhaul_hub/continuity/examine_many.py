@@ -60,7 +60,7 @@ def examine_many(
                 if columns is not None:
                     found.update(_examined(some, columns))
         for index, each in enumerate(some):
-            # A large one takes long: whoever asks for the next one may let others have their turn.
+            # A large part takes long: the caller may let other tasks run before it asks for the next one.
             said = found.pop(index, None)
             yield _alone(each.subject, each.came, find) if said is None else said
 

@@ -87,7 +87,7 @@ class HealthFacts:
     history: str = ""
     """Why the server of history does not answer; empty: it does, or is not expected to."""
     alive: Alive = field(default_factory=Alive)
-    """What the server of history says of the jobs beside it."""
+    """The jobs beside the server of history, as that server told of them."""
     unknown: Collection[str] = ()
     """Devices that durables on DOWN are of, and hub.db does not know."""
     older: str = ""

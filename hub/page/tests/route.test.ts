@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { format, moved, parse, type Route } from "../src/state/route";
-import { bounds, formatRange, parseRange } from "../src/state/time";
+import { bounds, formatRange, parseRange, ranged } from "../src/state/time";
 
 const WHOLE: Route = {
   screen: "device",
@@ -35,4 +35,11 @@ test("a range is what its text says", () => {
   }
   for (const wrong of ["", "last:", "last:0", "x~y", "2020-01-01~2019-01-01"]) assert.equal(parseRange(wrong), null);
   assert.deepEqual(bounds({ kind: "last", seconds: 5 }, 9000), { fromMs: 4000, toMs: 9000 });
+});
+
+test("a range that would reach into the future follows the present", () => {
+  assert.deepEqual(ranged(10_000, 70_000, 70_000), { kind: "last", seconds: 60 });
+  assert.deepEqual(ranged(10_000.4, 70_000, 70_001), { kind: "between", fromMs: 10_000, toMs: 70_000 });
+  assert.deepEqual(ranged(69_900, 70_500, 70_000), { kind: "last", seconds: 1 });
+  assert.deepEqual(ranged(10_000, 10_000, 70_000), { kind: "between", fromMs: 10_000, toMs: 11_000 });
 });

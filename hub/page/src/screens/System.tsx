@@ -1,5 +1,4 @@
 // The hub itself: what is wrong and what mends it, streams, shards, sources, readers.
-import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { ask, Refused } from "../hub/ask";
 import { link } from "../hub/connection";
@@ -7,6 +6,7 @@ import { session } from "../hub/session";
 import { durationText, numberText } from "../logic/text";
 import { Ago, now } from "../parts/Ago";
 import { Badge, type Tone } from "../parts/Badge";
+import { Fact } from "../parts/Fact";
 import { Hint } from "../parts/Hint";
 import { Panel } from "../parts/Panel";
 import { Empty, Failure, Loading } from "../parts/States";
@@ -90,18 +90,6 @@ function Facts({ health }: { health: Health }) {
         looked {health.looked_ns ? <Ago ms={health.looked_ns / 1e6} /> : "not yet"} ago
       </Fact>
     </dl>
-  );
-}
-
-function Fact({ name, value, children }: { name: string; value: string; children: ComponentChildren }) {
-  return (
-    <div>
-      <dt>{name}</dt>
-      <dd>
-        <strong class="number">{value}</strong>
-        <span class="small quiet">{children}</span>
-      </dd>
-    </div>
   );
 }
 

@@ -46,3 +46,10 @@ export function spoken(seconds: number): string {
   if (size < 2 * 86_400) return `${Math.round(seconds / 3600)} h`;
   return `${Math.round(seconds / 86_400)} d`;
 }
+
+/** A range that a chart was drawn to; one that would reach into the future follows the present instead. */
+export function ranged(fromMs: number, toMs: number, nowMs: number): Range {
+  const least = Math.max(1000, toMs - fromMs);
+  if (toMs >= nowMs) return { kind: "last", seconds: Math.max(1, Math.round(least / 1000)) };
+  return { kind: "between", fromMs: Math.round(fromMs), toMs: Math.round(fromMs + least) };
+}

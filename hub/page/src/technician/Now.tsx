@@ -1,9 +1,9 @@
 // The vehicle at one look: link and why it is down, what waits for the hub, what is wrong and what mends it.
-import type { ComponentChildren } from "preact";
 import { durationText } from "../logic/text";
 import { laneWhy, linkStory, total, type VehicleStatus, type WaitingAnswer } from "../logic/vehicle";
 import { Ago } from "../parts/Ago";
 import { Badge, type Tone } from "../parts/Badge";
+import { Fact } from "../parts/Fact";
 import { Hint } from "../parts/Hint";
 import { Panel } from "../parts/Panel";
 import { Empty, Failure, Loading } from "../parts/States";
@@ -67,18 +67,6 @@ function Facts({ told, waiting }: { told: VehicleStatus; waiting: WaitingAnswer 
         {bytesText(told.memory_bytes_max)} at most
       </Fact>
     </dl>
-  );
-}
-
-function Fact({ name, value, children }: { name: string; value: string; children: ComponentChildren }) {
-  return (
-    <div>
-      <dt>{name}</dt>
-      <dd>
-        <strong class="number">{value}</strong>
-        <span class="small quiet">{children}</span>
-      </dd>
-    </div>
   );
 }
 

@@ -12,7 +12,7 @@ import { RangePicker } from "../parts/RangePicker";
 import { SeriesChart } from "../parts/SeriesChart";
 import { Empty, Loading } from "../parts/States";
 import { Table, type Column } from "../parts/Table";
-import { bounds, type Range } from "../state/time";
+import { bounds, ranged } from "../state/time";
 import { useCharts } from "./charts";
 import { go, place } from "./place";
 import { ahead, status, values, vehicleNow, type Valued } from "./vehicle";
@@ -76,7 +76,7 @@ function Charts({ rows, onRemove }: { rows: readonly Row[]; onRemove: (id: strin
               nowUs={vehicleNow.value * 1000}
               cursor={cursor}
               tint={(index % TINTS) + 1}
-              onRange={(from, to) => go({ range: ranged(from, to) })}
+              onRange={(from, to) => go({ range: ranged(from, to, vehicleNow.peek()) })}
               onRemove={() => onRemove(each)}
             />
           );
@@ -84,13 +84,6 @@ function Charts({ rows, onRemove }: { rows: readonly Row[]; onRemove: (id: strin
       </Panel>
     </div>
   );
-}
-
-/** A range that would reach into the future follows the present instead. */
-function ranged(fromMs: number, toMs: number): Range {
-  const least = Math.max(1000, toMs - fromMs);
-  if (toMs >= vehicleNow.peek()) return { kind: "last", seconds: Math.max(1, Math.round(least / 1000)) };
-  return { kind: "between", fromMs: Math.round(fromMs), toMs: Math.round(fromMs + least) };
 }
 
 function Newest({ rows, onTurn }: { rows: readonly Row[]; onTurn: (id: string) => void }) {

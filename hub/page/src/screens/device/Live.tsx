@@ -16,7 +16,7 @@ import { Tree } from "../../parts/Tree";
 import { useAsked } from "../../state/asked";
 import { useCharts, type Charts } from "../../state/charts";
 import { filter, go, route } from "../../state/route";
-import { bounds } from "../../state/time";
+import { bounds, ranged } from "../../state/time";
 import { useValues } from "../../state/values";
 
 const CHARTS_MAX = 8;
@@ -120,20 +120,13 @@ function ChartsPanel({ charts, series, values, onRemove }: ChartsProps) {
             nowUs={now.value * 1000}
             cursor={cursor}
             tint={(index % TINTS) + 1}
-            onRange={(from, to) => go({ range: ranged(from, to) })}
+            onRange={(from, to) => go({ range: ranged(from, to, Date.now()) })}
             onRemove={() => onRemove(each)}
           />
         );
       })}
     </Panel>
   );
-}
-
-/** A range that would reach into the future follows the present instead. */
-function ranged(fromMs: number, toMs: number) {
-  const least = Math.max(1000, toMs - fromMs);
-  if (toMs >= Date.now()) return { kind: "last", seconds: Math.max(1, Math.round(least / 1000)) } as const;
-  return { kind: "between", fromMs: Math.round(fromMs), toMs: Math.round(fromMs + least) } as const;
 }
 
 interface Row {
