@@ -9,15 +9,13 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from backhaul_runtime.clock import SYSTEM_CLOCK
-from backhaul_spark.columns import STAMP
-from backhaul_spark.decode.points import POINTS, partition_days
+from backhaul_spark.decode.points import partition_days
 from backhaul_spark.ingest.batch import Ingest
 from backhaul_spark.query.history import History, Series
 from backhaul_spark.tables.compaction import compact
@@ -25,6 +23,7 @@ from backhaul_spark.tables.part_writer import PartWriter, TaskReport
 from backhaul_spark.tables.schemas import POINTS_TABLE
 from benchmarks import scratch
 from benchmarks.figures import Figure, at_most, report
+from benchmarks.spark.points_batch import points_batch
 
 SERIES = 24
 FULL_DAYS, QUICK_DAYS = 24, 2
@@ -117,35 +116,9 @@ def _readings(first_s: int) -> pa.RecordBatch:
     # Three decimals, as most sensors have, and in no two series alike.
     values = 50 + (seconds * 2_654_435_761 + frame % SERIES * 7_919) % 20_011 / 1000
 
-    def same(text: str) -> pa.DictionaryArray:
-        return pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), pa.array([text]))
-
     types = pa.array([f"s{number:02}" for number in range(SERIES)])
-    known: dict[str, Any] = {
-        "device": same("VID-001"),
-        "lane": same("bulk"),
-        "letter": same("f"),
-        "node": same("battery"),
-        "key": same(""),
-        "origin": same(""),
-        "stream": same("UP_00"),
-        "type": pa.DictionaryArray.from_arrays(pa.array((frame % SERIES).astype(np.int32)), types),
-        "epoch": pa.array(np.ones(count, np.int64)),
-        "seq": pa.array(seq),
-        "index": pa.array((rows % FRAME).astype(np.int32)),
-        "time": pa.array(time_ns // 1000).cast(STAMP),
-        "time_ns": pa.array(time_ns),
-        "dtype": pa.array(np.ones(count, np.int16)),
-        "value_f64": pa.array(values),
-        "value_i64": pa.nulls(count, pa.int64()),
-        "value_text": pa.nulls(count, pa.string()).dictionary_encode(),
-        "value_bytes": pa.nulls(count, pa.binary()).dictionary_encode(),
-        "tombstone": pa.array(np.zeros(count, np.int16)),
-        "clock": pa.array(np.zeros(count, np.int16)),
-        "stream_seq": pa.array(seq),
-        "stored_at": pa.array(time_ns // 1000 + 1_000_000).cast(STAMP).dictionary_encode(),
-    }
-    return pa.RecordBatch.from_arrays([known[name] for name in POINTS.names], POINTS.names)
+    series = pa.DictionaryArray.from_arrays(pa.array((frame % SERIES).astype(np.int32)), types)
+    return points_batch(series, time_ns, values, seq, rows % FRAME)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from deltalake import write_deltalake
 from backhaul_codec.protocol.history import PastQuestion
 from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.columns import STAMP
-from backhaul_spark.decode.points import POINTS, partition_days
+from backhaul_spark.decode.points import partition_days
 from backhaul_spark.ingest.batch import Ingest
 from backhaul_spark.nats.endpoint import endpoint_from
 from backhaul_spark.rollup.rollup import Rollup, run_here
@@ -30,6 +30,7 @@ from backhaul_spark.tables.part_writer import PartWriter, TaskReport
 from backhaul_spark.tables.schemas import HOUR_REPORTS_TABLE
 from benchmarks import scratch
 from benchmarks.figures import Figure, at_most, report
+from benchmarks.spark.points_batch import points_batch
 from tests.support.spark_server import HubServer
 
 FULL_DAYS, QUICK_DAYS = 365, 30
@@ -167,36 +168,8 @@ def _readings(first_s: int, count: int) -> pa.RecordBatch:
     noise = (seconds * 2_654_435_761 % 1_000_003) / 1_000_003
     values = 50 + 30 * np.sin(seconds * (2 * np.pi / DAY_S)) + noise
 
-    def same(text: str) -> pa.DictionaryArray:
-        indices = pa.array(np.zeros(count, np.int32))
-        return pa.DictionaryArray.from_arrays(indices, pa.array([text]))
-
-    stored = pa.array((time_ns // 1_000_000_000 + 1) * 1_000_000).cast(STAMP)
-    columns: dict[str, Any] = {
-        "device": same("VID-001"),
-        "lane": same("bulk"),
-        "letter": same("f"),
-        "node": same("battery"),
-        "type": same("soc"),
-        "key": same(""),
-        "origin": same(""),
-        "stream": same("UP_00"),
-        "epoch": pa.array(np.ones(count, np.int64)),
-        "seq": pa.array(seq),
-        "index": pa.array((seconds % 200).astype(np.int32)),
-        "time": pa.array(time_ns // 1000).cast(STAMP),
-        "time_ns": pa.array(time_ns),
-        "dtype": pa.array(np.ones(count, np.int16)),
-        "value_f64": pa.array(values),
-        "value_i64": pa.nulls(count, pa.int64()),
-        "value_text": pa.nulls(count, pa.string()).dictionary_encode(),
-        "value_bytes": pa.nulls(count, pa.binary()).dictionary_encode(),
-        "tombstone": pa.array(np.zeros(count, np.int16)),
-        "clock": pa.array(np.zeros(count, np.int16)),
-        "stream_seq": pa.array(seq),
-        "stored_at": stored.dictionary_encode(),
-    }
-    return pa.RecordBatch.from_arrays([columns[name] for name in POINTS.names], POINTS.names)
+    types = pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), pa.array(["soc"]))
+    return points_batch(types, time_ns, values, seq, seconds % 200)
 
 
 if __name__ == "__main__":
