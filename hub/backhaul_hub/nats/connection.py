@@ -102,8 +102,6 @@ async def heard(client: Client) -> None:
     Until then it tells whoever asks that nobody is there.
     """
     with contextlib.suppress(NatsError):
-        # Twice: nats-py lets a ping overtake what it has not written yet.
-        await client.flush()
         await client.flush()
 
 
