@@ -46,6 +46,11 @@ class World:
         """Enrol and start a vehicle."""
         return await self.vehicle_behind(Relay("127.0.0.1", self.hub.leaf_port), device)
 
+    async def sourced_vehicle(self) -> DeviceRig:
+        """Start VID-001, which pushes nothing: whatever comes into its OUT reaches the hub, the agent's or not."""
+        relay = Relay("127.0.0.1", self.hub.leaf_port)
+        return (await self.vehicle_behind(relay, push=False))[0]
+
     async def vehicle_behind(
         self,
         link: AnyRelay,

@@ -137,7 +137,7 @@ async def test_a_stream_that_is_nearly_full(world: World) -> None:
 
 
 async def test_garbage_is_told_for_a_while_and_a_script_can_check(world: World) -> None:
-    rig, _ = await world.vehicle()
+    rig = await world.sourced_vehicle()
     await until_shown(world, "link-down", shown=False)
     check = [program("backhaul-hub"), "status", "--check", "--dir", str(world.hub.directory)]
     local = await world.leaf_client(rig)

@@ -53,7 +53,7 @@ async def test_the_watermark_comes_back_to_the_vehicle(world: World) -> None:
 
 
 async def test_garbage_is_set_aside_with_the_reason_and_stops_nothing(world: World) -> None:
-    rig, _ = await world.vehicle()
+    rig = await world.sourced_vehicle()
     local = await world.leaf_client(rig)
     async with connect(rig.url) as agent:
         await keep(agent, 1, 250)
@@ -71,7 +71,7 @@ async def test_garbage_is_set_aside_with_the_reason_and_stops_nothing(world: Wor
 
 
 async def test_garbage_of_the_largest_size_stops_nothing(world: World) -> None:
-    rig, _ = await world.vehicle()
+    rig = await world.sourced_vehicle()
     local = await world.leaf_client(rig)
     await local.publish("f.battery", bytes(local.max_payload))
     await local.flush()
@@ -151,7 +151,7 @@ async def test_a_store_put_back_while_nobody_looked_is_noticed(world: World) -> 
 
 
 async def test_a_control_plane_that_crashes_reads_on_where_it_was(world: World) -> None:
-    rig, _ = await world.vehicle()
+    rig = await world.sourced_vehicle()
     local = await world.leaf_client(rig)
     await wait_for_log(rig.agent, '"stream": "OUT_bulk"')
     async with connect(rig.url) as agent:
