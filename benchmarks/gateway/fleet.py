@@ -13,10 +13,11 @@ from backhaul_agent.client import connect
 from backhaul_codec.kinds import BULK
 from backhaul_codec.subjects import parse_uplink
 from backhaul_hub.config import load
-from backhaul_hub.enrol.add_device import DeviceSettings, create_device
+from backhaul_hub.enrol.add_device import DeviceSettings
 from backhaul_runtime.clock import SystemClock
 from benchmarks.errors import BenchmarkError
 from benchmarks.gateway.ours import UP
+from tests.support.hub_acts import create_device
 from tests.support.rig.parts import DeviceRig, HubRig
 from tests.support.rig.shaped_relay import ShapedRelay
 from tests.support.stream_content import Tail

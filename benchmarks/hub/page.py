@@ -29,10 +29,8 @@ from backhaul_hub.continuity.lane_state import LaneState
 from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.store import Registry
 from backhaul_hub.page.server import FILES
-from backhaul_hub.people.credentials import add_person
 from backhaul_hub.people.identity import May, Person
 from backhaul_hub.people.login import connect_person
-from backhaul_hub.people.page_logins import make_link
 from backhaul_hub.uplink.lane_rows import ReadPosition, store_read
 from backhaul_runtime.clock import SystemClock
 from benchmarks import scratch
@@ -40,6 +38,7 @@ from benchmarks.errors import BenchmarkError
 from benchmarks.figures import Figure, at_most, report
 from benchmarks.gateway import options
 from tests.browser.park import PageHub
+from tests.support.hub_acts import add_person, make_link
 
 HOURS = 24
 CHANGES_S = 1000

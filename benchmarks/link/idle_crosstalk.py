@@ -9,10 +9,11 @@ import asyncio
 from pathlib import Path
 
 from backhaul_hub.config import load
-from backhaul_hub.enrol.add_device import DeviceSettings, create_device
+from backhaul_hub.enrol.add_device import DeviceSettings
 from backhaul_runtime.clock import SystemClock
 from benchmarks import scratch
 from benchmarks.figures import Figure, at_most, report
+from tests.support.hub_acts import create_device
 from tests.support.rig.vehicle import VehicleRig, vehicle
 
 _OTHERS = 500

@@ -5,7 +5,9 @@ HubError                    the base: message, hint (what to do about it)
 ├── KeyRefusedError         a seed is none, or damaged; it is never said
 ├── RegistryError           hub.db, or a device that is (or is not) in it
 │   ├── OlderRegistryError  hub.db is older than the accounts that the servers hold: older
+│   ├── RegistryHeldError   another process has hub.db: holder
 │   └── LostRegistryError   hub.db knows nothing where there were devices; its exit status is 4
+├── NobodyAnswersError      no control plane answers
 ├── JetStreamError          the server refused a JetStream request: subject, code
 ├── ArtifactError           an artifact is not there, damaged, or cannot be stored
 ├── CertificateError        a certificate, its key or its authority cannot be used
@@ -17,6 +19,8 @@ HubError                    the base: message, hint (what to do about it)
 """
 
 from __future__ import annotations
+
+from pathlib import Path
 
 
 class HubError(Exception):
@@ -58,10 +62,24 @@ class OlderRegistryError(RegistryError):
         self.older = older
 
 
+class RegistryHeldError(RegistryError):
+    """Another process has hub.db; two that write it at once would each miss what the other wrote."""
+
+    def __init__(self, path: Path, holder: str) -> None:
+        super().__init__(
+            f"{path} is in use: {holder}", hint="wait for it to end, or end it, then again"
+        )
+        self.holder = holder
+
+
 class LostRegistryError(RegistryError):
     """hub.db knows none of the devices that there were: it was lost, or is another hub's."""
 
     exit_status = 4
+
+
+class NobodyAnswersError(HubError):
+    """No control plane answers: none runs, or no server is there through which to ask."""
 
 
 class JetStreamError(HubError):

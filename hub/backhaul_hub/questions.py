@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from backhaul_hub.alert_settings import Severity
+
 
 def subject(service: str) -> str:
     """Return the subject on which operators ask a service, in account HUB."""
@@ -226,6 +228,111 @@ class SeriesQuestion(msgspec.Struct, forbid_unknown_fields=True):
     """Which series of telemetry there are: of one device, or of all."""
 
     device: str | None = None
+
+
+class Enrol(msgspec.Struct, forbid_unknown_fields=True):
+    """A token for a vehicle to come, to be used once within `expires_s` seconds."""
+
+    device: str
+    expires_s: Annotated[float, Meta(gt=0)]
+    link_kbit_s: float = 1000.0
+    link_mode: Literal["always", "scheduled", "on-demand"] = "always"
+    nodes: list[str] = []
+
+
+class AddDevice(msgspec.Struct, forbid_unknown_fields=True):
+    """A device to be enrolled; with `nodes` one that is there is given exactly these nodes with streams of their own.
+
+    `told`: whether servers and control plane are to learn of it now, or by a later question.
+    """
+
+    device: str
+    link_kbit_s: float | None = None
+    link_mode: Literal["always", "scheduled", "on-demand"] | None = None
+    nodes: list[str] | None = None
+    told: bool = True
+
+
+class Revoke(msgspec.Struct, forbid_unknown_fields=True):
+    """A device that is to be shut out for ever."""
+
+    device: str
+
+
+class Rotate(msgspec.Struct, forbid_unknown_fields=True):
+    """A device that is to get another key; with `again` also where that is under way."""
+
+    device: str
+    again: bool = False
+
+
+class Tokens(msgspec.Struct, forbid_unknown_fields=True):
+    """A page of enrolment tokens: of the devices that come after one; with `every` used and void ones as well."""
+
+    device: str | None = None
+    every: bool = False
+    after: str = ""
+
+
+class UserAdd(msgspec.Struct, forbid_unknown_fields=True):
+    """A person who is to have rights to all below a group or device."""
+
+    name: str
+    group: str
+    may: Literal["read", "write", "command"]
+
+
+class UserLink(msgspec.Struct, forbid_unknown_fields=True):
+    """A link for a person's browser, to be used once within `for_s` seconds."""
+
+    name: str
+    for_s: Annotated[float, Meta(gt=0, le=86_400)]
+
+
+class UserRemove(msgspec.Struct, forbid_unknown_fields=True):
+    """A person whose credentials are to be withdrawn."""
+
+    name: str
+
+
+class Users(msgspec.Struct, forbid_unknown_fields=True):
+    """A page of those who have credentials: whose names come after one."""
+
+    after: str = ""
+
+
+class Reload(msgspec.Struct, forbid_unknown_fields=True):
+    """Have servers and control plane know all devices; with `files` the servers read their configuration, too."""
+
+    files: bool = False
+
+
+class Completeness(msgspec.Struct, forbid_unknown_fields=True):
+    """Whether hours of a device, from one to another (ns since the Unix epoch), are complete."""
+
+    device: str
+    from_ns: Annotated[int, Meta(ge=0)]
+    to_ns: Annotated[int, Meta(ge=0)]
+
+
+class EventHours(msgspec.Struct, forbid_unknown_fields=True):
+    """In which hours events may be missing: of a device, or of a page of those that come after one."""
+
+    from_ns: Annotated[int, Meta(ge=0)]
+    to_ns: Annotated[int, Meta(ge=0)]
+    device: str | None = None
+    after: str = ""
+
+
+class DryRun(msgspec.Struct, forbid_unknown_fields=True):
+    """The notices to come: of all open alerts, or of one that is not there, as if it were raised now."""
+
+    device: str | None = None
+    severity: Severity | None = None
+    name: str | None = None
+    source: Literal["rule", "health", "anomaly"] | None = None
+    skip: Annotated[int, Meta(ge=0)] = 0
+    """A page of them: all after so many."""
 
 
 AlertId = Annotated[str, Meta(pattern=r"^[0-9a-f]{16}\Z")]

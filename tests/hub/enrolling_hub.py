@@ -21,12 +21,11 @@ from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.devices import read_devices
 from backhaul_hub.db.store import Registry
 from backhaul_hub.enrol.add_device import DeviceSettings
-from backhaul_hub.enrol.revoke import revoke_device
 from backhaul_hub.enrol.service import EnrolmentService
-from backhaul_hub.enrol.tokens import make_token
 from backhaul_hub.setup.hub_directory import create_hub
 from tests.hub.layouts import layout
 from tests.support.enrolment_tokens import user_key
+from tests.support.hub_acts import make_token, revoke_device
 from tests.support.rig.ports import free_port
 
 if TYPE_CHECKING:

@@ -18,10 +18,10 @@ import pytest_asyncio
 from backhaul_hub.access.keys import read_keys
 from backhaul_hub.access.logins import new_login
 from backhaul_hub.config import load
-from backhaul_hub.enrol.add_device import DeviceSettings, create_device
-from backhaul_hub.people.credentials import add_person
+from backhaul_hub.enrol.add_device import DeviceSettings
 from backhaul_hub.people.identity import May, Person
 from backhaul_runtime.clock import SystemClock
+from tests.support.hub_acts import add_person, create_device
 from tests.support.rig import patient
 from tests.support.rig.parts import HubRig
 from tests.support.rig.patient import PatientClient

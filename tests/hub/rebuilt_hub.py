@@ -14,11 +14,11 @@ from backhaul_hub.backup.traces import traces
 from backhaul_hub.config import load
 from backhaul_hub.db.devices import read_devices
 from backhaul_hub.db.store import Registry
-from backhaul_hub.enrol.add_device import DeviceSettings, create_device
-from backhaul_hub.enrol.revoke import leave_for_servers, revoke_device
+from backhaul_hub.enrol.add_device import DeviceSettings
 from backhaul_hub.setup.hub_directory import create_hub
 from backhaul_runtime.clock import SystemClock
 from tests.support.enrolment_tokens import user_key
+from tests.support.hub_acts import create_device, leave_for_servers, revoke_device
 from tests.support.hub_layout import local_layout
 
 if TYPE_CHECKING:

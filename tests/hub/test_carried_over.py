@@ -16,14 +16,13 @@ from backhaul_hub.backup.carry_revocations import CarriedOver, carry_over, revok
 from backhaul_hub.backup.files import copy_database, fold_log
 from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.store import Registry
-from backhaul_hub.enrol.rotate import begin_rotation
 from backhaul_hub.errors import BackupError
 from backhaul_hub.nats.jwt import generation_of
-from backhaul_hub.people.credentials import add_person, remove_person
 from backhaul_hub.people.identity import May, Person
 from backhaul_hub.people.rows import known_people
 from tests.hub.enrolling_hub import KEY, OTHER, Hub, _signed, code_of
 from tests.support.enrolment_tokens import user_key
+from tests.support.hub_acts import add_person, begin_rotation, remove_person
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,16 +15,14 @@ from backhaul_hub.db.store import Registry
 from backhaul_hub.enrol import add_device as enrol
 from backhaul_hub.enrol import revoke as revoking
 from backhaul_hub.enrol import rotate as rotating
-from backhaul_hub.enrol.add_device import change_nodes
-from backhaul_hub.enrol.rotate import begin_rotation
 from backhaul_hub.enrol.service import EnrolmentService
 from backhaul_hub.errors import RegistryError
 from backhaul_hub.nats.jwt import body_of
 from backhaul_hub.people import credentials as people_book
-from backhaul_hub.people.credentials import add_person, remove_person
 from backhaul_hub.people.identity import May, Person
 from backhaul_hub.people.rows import Known, insertion, known_people, removal
 from tests.hub.enrolling_hub import KEY, OTHER, Hub, S, _signed, code_of
+from tests.support.hub_acts import add_person, begin_rotation, change_nodes, remove_person
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

@@ -6,19 +6,19 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
-
 from backhaul_hub.cli._tell import tell_hub
+
 from backhaul_hub.config import load
 from backhaul_hub.control.control_plane import ControlPlane
 from backhaul_hub.control.single_instance import SingleInstance
 from backhaul_hub.device import Device
-from backhaul_hub.enrol.add_device import DeviceSettings, create_device
-from backhaul_hub.enrol.rotate import begin_rotation
+from backhaul_hub.enrol.add_device import DeviceSettings
 from backhaul_hub.errors import HubError
 from backhaul_hub.links.leaf_connections import Leafs
 from backhaul_hub.setup.hub_directory import create_hub
 from backhaul_runtime import metrics_server
 from backhaul_runtime.clock import SystemClock
+from tests.support.hub_acts import begin_rotation, create_device
 from tests.support.hub_layout import local_layout
 from tests.support.rig.parts import HubRig
 from tests.support.waiting import until

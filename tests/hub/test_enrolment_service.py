@@ -20,14 +20,13 @@ from backhaul_hub.access.revocations import revocations
 from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.store import Registry
 from backhaul_hub.enrol import rows as enrolment_rows
-from backhaul_hub.enrol.add_device import DeviceSettings, change_nodes, create_device
-from backhaul_hub.enrol.revoke import leave_for_servers
-from backhaul_hub.enrol.rotate import begin_rotation
+from backhaul_hub.enrol.add_device import DeviceSettings
 from backhaul_hub.enrol.service import EnrolmentService
 from backhaul_hub.errors import ConfigError, HubError, RegistryError
 from backhaul_hub.nats.jwt import body_of
 from backhaul_hub.nats.rate_limit import BURST
 from tests.hub.enrolling_hub import KEY, OTHER, Hub, S, _signed, code_of
+from tests.support.hub_acts import begin_rotation, change_nodes, create_device, leave_for_servers
 from tests.support.rig.ports import free_port
 
 if TYPE_CHECKING:

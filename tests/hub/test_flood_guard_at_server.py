@@ -7,19 +7,20 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from backhaul_hub.cli._tell import tell_hub
 
 from backhaul_hub.access.keys import read_keys
 from backhaul_hub.access.push import jwts_there
-from backhaul_hub.cli._tell import tell_hub
 from backhaul_hub.config import load
 from backhaul_hub.control import ground
 from backhaul_hub.control.control_plane import ControlPlane
-from backhaul_hub.enrol.add_device import DeviceSettings, create_device
+from backhaul_hub.enrol.add_device import DeviceSettings
 from backhaul_hub.flood.detector import FloodWatch, Goods, Suspension
 from backhaul_hub.links.reception import Reception
 from backhaul_hub.nats.jwt import body_of
 from backhaul_hub.setup.hub_directory import create_hub
 from backhaul_runtime.clock import SystemClock
+from tests.support.hub_acts import create_device
 from tests.support.hub_layout import local_layout
 from tests.support.rig import patient
 from tests.support.rig.parts import HubRig

@@ -23,12 +23,11 @@ from backhaul_hub.nats.jwt import body_of
 from backhaul_hub.nats.nkey import new_key, public_text
 from backhaul_hub.page.logins import SERVER
 from backhaul_hub.people import page_rows
-from backhaul_hub.people.credentials import remove_person
 from backhaul_hub.people.identity import May, Person, require_person_name
-from backhaul_hub.people.page_logins import make_link
 from backhaul_hub.setup.hub_directory import create_hub
 from backhaul_hub.setup.websocket_config import CONF, INCLUDE
 from backhaul_runtime.clock import SystemClock
+from tests.support.hub_acts import make_link, remove_person
 from tests.support.hub_layout import local_layout
 from tests.support.nats_server import ConfiguredServer
 from tests.support.rig import patient

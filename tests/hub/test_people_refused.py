@@ -12,19 +12,19 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 import pytest
+from backhaul_hub.cli._tell import tell_hub
 from click.testing import CliRunner
 from nats.errors import NoRespondersError
 from nats.errors import TimeoutError as NatsTimeoutError
 
 from backhaul_codec.assurance.completeness import HOUR_NS
-from backhaul_hub.cli._tell import tell_hub
 from backhaul_hub.cli.main import cli
 from backhaul_hub.config import load
 from backhaul_hub.errors import ConfigError, RightsError
-from backhaul_hub.people.credentials import add_person, remove_person
 from backhaul_hub.people.identity import May, Person
 from backhaul_hub.people.login import read_person
 from backhaul_runtime.clock import SystemClock
+from tests.support.hub_acts import add_person, remove_person
 from tests.support.nats_server import NatsServer
 from tests.support.rig import patient
 from tests.support.waiting import until

@@ -13,10 +13,10 @@ from backhaul_hub.backup.traces import Traces, traces_in_files
 from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import LostRegistryError
 from backhaul_hub.links.down_consumers import device_of_durable
-from backhaul_hub.people.credentials import add_person, remove_person
 from backhaul_hub.people.identity import May, Person
 from backhaul_hub.people.rows import known_people
 from tests.hub.rebuilt_hub import CLOCK, KEY, NEXT, OTHER, THIRD, VID, Hub, hub
+from tests.support.hub_acts import add_person, remove_person
 
 __all__ = ["hub"]  # a fixture
 

@@ -26,13 +26,14 @@ from backhaul_hub.config import load
 from backhaul_hub.db.devices import read_devices
 from backhaul_hub.db.store import Registry
 from backhaul_hub.enrol import add_device
-from backhaul_hub.enrol.add_device import DeviceSettings, change_nodes, create_device
+from backhaul_hub.enrol.add_device import DeviceSettings
 from backhaul_hub.lane_names import DOWN
 from backhaul_hub.links.down_consumers import ensure_down_consumers
 from backhaul_hub.links.reset_service import ResetService
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.setup.hub_directory import create_hub
 from backhaul_runtime.clock import SystemClock
+from tests.support.hub_acts import change_nodes, create_device
 from tests.support.hub_layout import local_layout
 from tests.support.rig import patient
 from tests.support.rig.parts import HubRig

@@ -15,12 +15,12 @@ from backhaul_hub.access.revocations import revocations
 from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.store import Registry
 from backhaul_hub.enrol import rotation_keeper
-from backhaul_hub.enrol.add_device import DeviceSettings, change_nodes, create_device
-from backhaul_hub.enrol.rotate import begin_rotation
+from backhaul_hub.enrol.add_device import DeviceSettings
 from backhaul_hub.enrol.rotation_keeper import RotationKeeper
 from backhaul_hub.errors import HubError
 from backhaul_hub.nats.jwt import body_of
 from tests.hub.enrolling_hub import KEY, OTHER, Hub
+from tests.support.hub_acts import begin_rotation, change_nodes, create_device
 from tests.support.waiting import until
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ from backhaul_hub.access.revocation_log import RevocationLog
 from backhaul_hub.access.revocations import Revocation, revocations
 from backhaul_hub.config import load
 from backhaul_hub.db.store import Registry
-from backhaul_hub.enrol.add_device import DeviceSettings, create_device
-from backhaul_hub.enrol.revoke import leave_for_servers, revoke_device
+from backhaul_hub.enrol.add_device import DeviceSettings
 from backhaul_hub.nats.jwt import generation_of
 from backhaul_hub.setup.hub_directory import create_hub
 from backhaul_runtime.clock import SystemClock
+from tests.support.hub_acts import create_device, leave_for_servers, revoke_device
 from tests.support.hub_layout import local_layout
 
 if TYPE_CHECKING:

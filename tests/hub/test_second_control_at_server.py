@@ -9,24 +9,23 @@ from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from backhaul_hub.cli._tell import tell_hub
 from nats.errors import NoRespondersError
 
 from backhaul_hub.access.keys import read_keys
 from backhaul_hub.access.push import AccountKeeper, jwts_there, revoked_for_ever
 from backhaul_hub.access.revocations import FOR_A_WHILE_S, revocations
-from backhaul_hub.cli._tell import tell_hub
 from backhaul_hub.config import load
 from backhaul_hub.control.control_plane import ControlPlane
 from backhaul_hub.db.store import Registry
-from backhaul_hub.enrol.add_device import DeviceSettings, create_device
-from backhaul_hub.enrol.revoke import revoke_device
+from backhaul_hub.enrol.add_device import DeviceSettings
 from backhaul_hub.errors import HubError, OlderRegistryError
 from backhaul_hub.health.conditions import REGISTRY_OLDER
 from backhaul_hub.nats.jwt import generation_of, revocations_of
-from backhaul_hub.people.credentials import add_person, remove_person
 from backhaul_hub.people.identity import May, Person
 from backhaul_hub.setup.hub_directory import create_hub
 from backhaul_runtime.clock import SystemClock
+from tests.support.hub_acts import add_person, create_device, remove_person, revoke_device
 from tests.support.hub_layout import local_layout
 from tests.support.rig.parts import HubRig
 from tests.support.waiting import until

@@ -10,10 +10,11 @@ from click.testing import CliRunner
 
 from backhaul_hub.cli.main import cli
 from backhaul_hub.config import load
-from backhaul_hub.enrol.add_device import DeviceSettings, create_device
+from backhaul_hub.enrol.add_device import DeviceSettings
 from backhaul_hub.errors import ConfigError
 from backhaul_hub.servers import ServerPlace, read_places, server_directories, urls
 from tests.hub.layouts import FixedClock
+from tests.support.hub_acts import create_device
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,7 +19,7 @@ from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.continuity.lane_state import LaneState
 from backhaul_hub.db.devices import read_devices
 from backhaul_hub.db.store import Registry
-from backhaul_hub.enrol.add_device import DeviceSettings, change_nodes, create_device
+from backhaul_hub.enrol.add_device import DeviceSettings
 from backhaul_hub.errors import ConfigError, RegistryError
 from backhaul_hub.lane_names import lanes_of
 from backhaul_hub.nats.jwt import body_of
@@ -28,6 +28,7 @@ from backhaul_hub.servers import ServerPlace
 from backhaul_hub.setup.hub_directory import create_hub
 from backhaul_hub.uplink.lane_rows import ReadPosition, store_read
 from tests.hub.layouts import FixedClock, layout
+from tests.support.hub_acts import change_nodes, create_device
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,11 +10,12 @@ from click.testing import CliRunner
 
 from backhaul_hub.cli.main import cli
 from backhaul_hub.config import load
-from backhaul_hub.enrol.add_device import DeviceSettings, create_device
+from backhaul_hub.enrol.add_device import DeviceSettings
 from backhaul_hub.errors import ConfigError
 from backhaul_hub.setup.hub_directory import HubLayout, create_hub
 from backhaul_runtime.clock import SystemClock
 from tests.hub.simulate_line import invoke, made
+from tests.support.hub_acts import create_device
 from tests.support.rig.ports import free_port
 
 if TYPE_CHECKING:

@@ -13,13 +13,13 @@ import pytest_asyncio
 from deltalake import write_deltalake
 
 from backhaul_hub.config import load
-from backhaul_hub.enrol.add_device import DeviceSettings, create_device
-from backhaul_hub.people.credentials import add_person
+from backhaul_hub.enrol.add_device import DeviceSettings
 from backhaul_hub.people.identity import May, Person
 from backhaul_runtime.clock import SystemClock
 from backhaul_spark.fleet.restated import as_table
 from backhaul_spark.tables.delta import make_table
 from backhaul_spark.tables.schemas import ANOMALIES_TABLE, ROLLUPS_TABLE
+from tests.support.hub_acts import add_person, create_device
 from tests.support.receivers import HttpReceiver, MailReceiver, http_receiver, mail_receiver
 from tests.support.rig.parts import HubRig, program, run_to_end
 from tests.support.waiting import until

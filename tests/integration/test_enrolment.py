@@ -29,11 +29,11 @@ from backhaul_hub.access.key_rotations import rotations
 from backhaul_hub.config import load
 from backhaul_hub.db.store import Registry
 from backhaul_hub.enrol.add_device import DeviceSettings
-from backhaul_hub.enrol.tokens import make_token
 from backhaul_runtime.clock import SystemClock
 from tests.integration.enrolling import arguments, enrol, key_of, of, rotation
 from tests.security.leaf_client import RawLeaf
 from tests.support.enrolment_tokens import user_key
+from tests.support.hub_acts import make_token
 from tests.support.rig.parts import DeviceRig, Part, RigError, program, run_to_end, wait_for_log
 from tests.support.waiting import until
 

@@ -20,7 +20,6 @@ from backhaul_agent.client import connect
 from backhaul_codec.protocol.identity import decode_identity
 from backhaul_hub.config import load
 from backhaul_hub.enrol.add_device import DeviceSettings
-from backhaul_hub.enrol.tokens import make_token
 from backhaul_hub.errors import HubError
 from backhaul_hub.lane_names import deliver_subject, down_durable
 from backhaul_hub.people.login import connect_person, read_person
@@ -29,6 +28,7 @@ from backhaul_runtime.clock import SystemClock
 from tests.integration.enrolling import enrol, key_of, rotation
 from tests.integration.tls_rig import TlsRig
 from tests.security.leaf_client import RawLeaf, forged
+from tests.support.hub_acts import make_token
 from tests.support.rig.cluster import NAMES, ClusterRig
 from tests.support.rig.parts import DeviceRig, HubRig, program, wait_for_log
 from tests.support.rig.shaped_relay import ShapedRelay

@@ -14,7 +14,6 @@ from backhaul_codec.protocol.push import push_subject
 from backhaul_hub.config import load
 from backhaul_hub.db.store import Registry
 from backhaul_hub.enrol.add_device import DeviceSettings
-from backhaul_hub.enrol.tokens import make_token
 from backhaul_hub.uplink.completeness import hour_reports_of
 from backhaul_runtime.clock import SystemClock
 from tests.integration.conditions import status
@@ -31,6 +30,7 @@ from tests.integration.trickles import (
     until,
 )
 from tests.security.leaf_client import RawLeaf, forged
+from tests.support.hub_acts import make_token
 from tests.support.rig.parts import DeviceRig, program
 from tests.support.stream_content import read_stream
 

@@ -30,13 +30,13 @@ from backhaul_hub.access.push import AccountKeeper
 from backhaul_hub.config import load
 from backhaul_hub.control.control_plane import ControlPlane
 from backhaul_hub.db.store import Registry
-from backhaul_hub.enrol.add_device import DeviceSettings, create_device
-from backhaul_hub.enrol.tokens import make_token
+from backhaul_hub.enrol.add_device import DeviceSettings
 from backhaul_hub.errors import HubError
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.nats.nkey import new_key
 from backhaul_hub.setup.hub_directory import HubLayout, create_hub
 from backhaul_runtime.clock import SystemClock
+from tests.support.hub_acts import create_device, make_token
 from tests.support.rig.parts import HubRig
 
 from .facts import (

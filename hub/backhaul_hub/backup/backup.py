@@ -169,8 +169,12 @@ class Backup:
         with alone_in(self._source):
             for path in configuration_files(self._source):
                 name = f"{CONFIG}{path.relative_to(self._source)}"
+                try:
+                    body = path.read_bytes()
+                except FileNotFoundError:
+                    continue  # of a device that was revoked meanwhile
                 with new_file(self._target / name) as file:
-                    file.write(path.read_bytes())
+                    file.write(body)
                 self._manifest.files[name] = file.entry()
         store_manifest(self._target, self._manifest)
 

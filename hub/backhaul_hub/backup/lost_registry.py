@@ -20,7 +20,6 @@ from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import LostRegistryError
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.people.rows import known_people
-from backhaul_hub.private_files import alone_in
 
 _NAMED_MAX = 10
 FORMER = "hub.db.before-restore"
@@ -52,10 +51,6 @@ async def require_registry(
         return
     found = await traces(directory, keys, api)
     found.shut_out = shut_out
-    if found.devices:
-        # A device that is being added has its document before its row in hub.db: wait for that.
-        with alone_in(directory):
-            devices = await read_devices(registry)
     # A document is all that a device has which was added and has never been here.
     past = {id_ for id_, trace in found.devices.items() if trace.places != {"document"}}
     if devices.keys() & (past or found.devices.keys()):

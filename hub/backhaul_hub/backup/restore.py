@@ -38,7 +38,6 @@ from backhaul_hub.errors import BackupError, HubError
 from backhaul_hub.lane_names import DOWN
 from backhaul_hub.nats.jetstream import JetStreamApi, Json
 from backhaul_hub.nats.snapshots import put_back
-from backhaul_hub.private_files import alone_in
 from backhaul_hub.shards import is_shard
 from backhaul_hub.streams.streams import declared_streams, reconcile
 from backhaul_hub.streams.twin_streams import BLOBS
@@ -71,7 +70,7 @@ def whole_backup(source: Path) -> Manifest:
 
 @dataclass(eq=False)
 class Restore:
-    """One restore of one backup into one hub: its server runs, its control plane does not.
+    """One restore of one backup into one hub: its server runs, its control plane does not, and hub.db is the caller's alone.
 
     Args:
         client: a connection in account HUB.
@@ -126,13 +125,10 @@ class Restore:
             await _make(self._api, self._config, emptied.name, emptied.last_seq + 1)
         await self._put_artifacts()
         await begin_down(self._api, self._config, self._clock)
-        with alone_in(self._directory):
-            await asyncio.to_thread(self._put_registry)
-            async with await Registry.open(self._directory / REGISTRY) as registry:
-                aside, now_ns = self._directory / _ASIDE, self._clock.now_ns()
-                carried = await carry_over(
-                    registry, there.revoked, aside, now_ns, there.generations
-                )
+        await asyncio.to_thread(self._put_registry)
+        async with await Registry.open(self._directory / REGISTRY) as registry:
+            aside, now_ns = self._directory / _ASIDE, self._clock.now_ns()
+            carried = await carry_over(registry, there.revoked, aside, now_ns, there.generations)
         clear_unfinished(self._directory)
         return carried
 

@@ -17,12 +17,13 @@ from typing import Any
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 
 from backhaul_hub import questions
 from backhaul_hub.config import load
-from backhaul_hub.errors import HubError
+from backhaul_hub.errors import HubError, NobodyAnswersError
 from backhaul_hub.nats.connection import connect
 from backhaul_hub.people.login import connect_person, read_person
 
@@ -36,8 +37,9 @@ _AGAIN_S = 2.0
 class Access(ABC):
     """The way to the control plane, and the user's name there."""
 
-    def __init__(self, hint: str) -> None:
+    def __init__(self, hint: str, silent: str = "") -> None:
         self._hint = hint
+        self._hint_silent = silent or hint
 
     @abstractmethod
     def client(self) -> AbstractAsyncContextManager[Client]:
@@ -48,20 +50,33 @@ class Access(ABC):
         """Return where a service is asked."""
 
     async def ask(
-        self, client: Client, service: str, question: dict[str, Any], *, reads: bool = False
+        self,
+        client: Client,
+        service: str,
+        question: dict[str, Any],
+        *,
+        reads: bool = False,
+        first: str = "",
     ) -> dict[str, Any]:
         """Ask one question and return the answer; one that only `reads` is asked again while none comes.
 
+        `first`: a service that reads. Once it has answered, an answer to the question finds its way, too.
+
         Raises:
-            HubError: no control plane; or it refused, in its own words.
+            NobodyAnswersError: no control plane; nothing was asked.
+            HubError: it does not answer; or it refused, in its own words.
         """
         body = json.dumps(question).encode()
         again_s = _AGAIN_S if reads else None
+        before = self.subject(first) if first else ""
         try:
-            message = await _request(client, self.subject(service), body, again_s)
+            message = await _request(client, self.subject(service), body, again_s, before)
+        except NoRespondersError as error:
+            what = f"the control plane does not answer: {error!r}"
+            raise NobodyAnswersError(what, hint=self._hint) from error
         except (NatsError, TimeoutError) as error:
             what = f"the control plane does not answer: {error!r}"
-            raise HubError(what, hint=self._hint) from error
+            raise HubError(what, hint=self._hint_silent) from error
         answer: dict[str, Any] = json.loads(message.data)
         if refused := answer.get("error"):
             raise HubError(refused["message"], hint=refused.get("hint", ""))
@@ -72,7 +87,10 @@ class Operator(Access):
     """The holder of the hub directory."""
 
     def __init__(self, directory: Path) -> None:
-        super().__init__(f"start it with: backhaul-hub up --dir {directory}")
+        super().__init__(
+            f"start it with: backhaul-hub up --dir {directory}",
+            "it is there and silent: see its log, then: systemctl restart backhaul-hub.service",
+        )
         self.directory = directory
 
     def client(self) -> AbstractAsyncContextManager[Client]:
@@ -134,22 +152,42 @@ async def hub_client(directory: Path) -> AsyncIterator[Client]:
         await client.close()
 
 
-async def _request(client: Client, subject: str, body: bytes, again_s: float | None) -> Msg:
-    """Ask, and every so often again (None: once), until the first answer. Raises: NatsError, TimeoutError."""
+async def _request(
+    client: Client, subject: str, body: bytes, again_s: float | None, before: str
+) -> Msg:
+    """Ask, and every so often again (None: once), until the first answer; `before` that, ask there (empty: do not).
+
+    Raises: NatsError, TimeoutError.
+    """
     inbox = client.new_inbox()
-    answers = await client.subscribe(inbox)
+    answers = await client.subscribe(f"{inbox}.*")
     try:
-        async with asyncio.timeout(_TIMEOUT_S):
-            while True:
-                await client.publish(subject, body, reply=inbox)
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(again_s):
-                        message = await answers.next_msg(timeout=None)
-                        break
-                again_s = None if again_s is None else 2 * again_s
+        if before:
+            await _first(client, answers, before, b"", f"{inbox}.before", _AGAIN_S)
+        return await _first(client, answers, subject, body, f"{inbox}.answer", again_s)
     finally:
         if not client.is_closed:
             await answers.unsubscribe()
+
+
+async def _first(
+    client: Client,
+    answers: Subscription,
+    subject: str,
+    body: bytes,
+    reply: str,
+    again_s: float | None,
+) -> Msg:
+    """Return the first answer that comes to `reply`. Raises: NatsError, TimeoutError."""
+    async with asyncio.timeout(_TIMEOUT_S):
+        while True:
+            await client.publish(subject, body, reply=reply)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(again_s):
+                    while (message := await answers.next_msg(timeout=None)).subject != reply:
+                        pass  # a later answer to what was asked before
+                    break
+            again_s = None if again_s is None else 2 * again_s
     if message.headers and message.headers.get("Status") == "503":
         raise NoRespondersError
     return message

@@ -16,15 +16,15 @@ from backhaul_hub.backup.carry_revocations import at_servers
 from backhaul_hub.backup.rebuild import LOST, LOST_PEOPLE, Rebuilt, rebuild
 from backhaul_hub.backup.restore import require_stopped
 from backhaul_hub.backup.traces import Traces, traces
+from backhaul_hub.cli._act import told
 from backhaul_hub.cli._ask import hub_client
-from backhaul_hub.cli._tell import tell_hub
 from backhaul_hub.config import load
 from backhaul_hub.control.single_instance import SingleInstance
+from backhaul_hub.db.lock import ENDS_S_MAX, alone_with
 from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import BackupError, HubError
 from backhaul_hub.nats.connection import connect
 from backhaul_hub.nats.jetstream import JetStreamApi
-from backhaul_hub.private_files import alone_in
 from backhaul_hub.servers import urls
 from backhaul_runtime.clock import SystemClock
 
@@ -35,7 +35,7 @@ _NEXT = {
 }
 
 
-async def rebuild_registry(directory: Path) -> tuple[Rebuilt, str | None]:
+async def rebuild_registry(directory: Path) -> tuple[Rebuilt, str]:
     """Have hub.db know the traces of servers and files; return them, and why servers were not told.
 
     Raises:
@@ -50,16 +50,19 @@ async def rebuild_registry(directory: Path) -> tuple[Rebuilt, str | None]:
         await system.close()
     found = await _traces(directory, keys)
     found.shut_out = there.revoked
-    with alone_in(directory):
-        async with await Registry.open(directory / "hub.db") as registry:
-            rebuilt = await rebuild(
-                registry,
-                found,
-                there.generations,
-                clock.now_ns(),
-                lambda: new_device_token(secrets.choice),
-            )
-    return rebuilt, await tell_hub(directory, config)
+    who = "backhaul-hub restore --from-streams"
+    async with (
+        alone_with(directory, who, wait_s=ENDS_S_MAX),
+        await Registry.open(directory / "hub.db") as registry,
+    ):
+        rebuilt = await rebuild(
+            registry,
+            found,
+            there.generations,
+            clock.now_ns(),
+            lambda: new_device_token(secrets.choice),
+        )
+        return rebuilt, await told(directory, config, keys, registry)
 
 
 async def _traces(directory: Path, keys: HubKeys) -> Traces:
@@ -77,7 +80,7 @@ async def _traces(directory: Path, keys: HubKeys) -> Traces:
         return found
 
 
-def print_rebuilt(directory: Path, rebuilt: Rebuilt, not_told: str | None) -> None:
+def print_rebuilt(directory: Path, rebuilt: Rebuilt, not_told: str) -> None:
     """Print the restored and the missing parts."""
     head = ("DEVICE", "STATE", "MESSAGES IN UP", "NODES", "KNOWN FROM", "")
     rows = [
@@ -107,7 +110,7 @@ def print_rebuilt(directory: Path, rebuilt: Rebuilt, not_told: str | None) -> No
     click.echo(f"Now start: backhaul-hub up --dir {directory}")
 
 
-def rebuilt_as_json(rebuilt: Rebuilt, not_told: str | None) -> str:
+def rebuilt_as_json(rebuilt: Rebuilt, not_told: str) -> str:
     """Return the same for programs."""
     said = rebuilt._asdict() | {"devices": [asdict(each) for each in rebuilt.devices]}
-    return json.dumps(said | {"lost": [*LOST, LOST_PEOPLE], "told": not_told is None})
+    return json.dumps(said | {"lost": [*LOST, LOST_PEOPLE], "told": not not_told})

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
 
 from backhaul_codec.assurance.conditions import Condition
 from backhaul_codec.protocol.history import PastQuestion
@@ -23,6 +24,7 @@ from backhaul_codec.strict.json import Reader
 from backhaul_hub import questions
 from backhaul_hub.artifacts.object_store import Objects
 from backhaul_hub.commands.requests import listed
+from backhaul_hub.control.acts import Act, Acts
 from backhaul_hub.control.alert_shell import AlertShell
 from backhaul_hub.control.fleet import Fleet
 from backhaul_hub.control.gate import Gate
@@ -31,11 +33,12 @@ from backhaul_hub.control.reading import Reading
 from backhaul_hub.control.subsystem import Subsystem, Tasks
 from backhaul_hub.control.sync_shell import SyncShell
 from backhaul_hub.db.turn import stored
-from backhaul_hub.errors import RightsError
+from backhaul_hub.errors import HubError, RightsError
 from backhaul_hub.health.report import Report
 from backhaul_hub.health.service import announce
 from backhaul_hub.nats.connection import heard
 from backhaul_hub.nats.replies import respond_to
+from backhaul_hub.nats.system_requests import reload_servers
 from backhaul_hub.people.ask_service import AskService
 from backhaul_hub.people.files import FileServices
 from backhaul_hub.people.fleet_rows import FleetRows
@@ -79,15 +82,15 @@ def endpoints(
     history: Answer,
     notify: Answer,
     one_machine: Answer,
-    reload: Answer,
     silence: Answer,
     status: Answer,
     stop: Answer,
+    acts: Iterable[Act] = (),
 ) -> list[Endpoint]:
     """Return the table of a control plane's services."""
     q, read, write = questions, May.READ, May.WRITE
     return [
-        Endpoint("reload", None, reload, early=True),
+        *(Endpoint(each.service, each.question, each.answer, early=True) for each in acts),
         Endpoint("stop", None, stop, early=True),
         Endpoint("devices", q.DevicesQuestion, devices, read, people.devices, early=True),
         Endpoint("status", None, status, announced=True),
@@ -205,7 +208,7 @@ class Answers(Subsystem):
     _end: Callable[[], None]
 
     async def early(self) -> None:
-        """Answer those who ask early, then read hub.db again: a command that found nobody to tell it counts on that."""
+        """Answer those who ask early: nothing that a command line has done to hub.db waits for the other parts."""
         ground, fleet, gate, sync = self._ground, self._fleet, self._gate, self._sync
         self._report = report = Report(
             *(fleet.continuity, gate.leafs.links, fleet.sources.lags, fleet.words.clocks),
@@ -244,15 +247,16 @@ class Answers(Subsystem):
             history=past.ask,
             notify=alerts.retry,
             one_machine=gate.vehicles.one_machine,
-            reload=self._reload,
             silence=alerts.silence,
             status=self._health,
             stop=self._stop,
+            acts=Acts(
+                ground.directory, ground.keys, ground.registry, ground.clock, self._learn
+            ).table(),
         )
         self._services = Services(table, people.scope)
         await self._services.open(ground.client, early=True)
         await heard(ground.client)
-        await self._reload(None)
 
     async def start(self) -> None:
         """Answer all other operators."""
@@ -267,10 +271,24 @@ class Answers(Subsystem):
         known, readers = self._fleet.devices.known(), self._reading.readers
         return msgspec.Raw(self._report.page(known, readers, question.after))
 
-    async def _reload(self, _: None) -> dict[str, Any]:
-        await self._fleet.learn()
-        await self._gate.rotations.look(self._ground.registry)
-        return {}
+    async def _learn(self, files: bool) -> str:
+        """Have servers and control plane know hub.db; return why not all do, or nothing."""
+        ground, problems = self._ground, list[str]()
+        # The servers first: a key that is revoked is shut out by them.
+        steps: tuple[Callable[[], Awaitable[object]], ...] = (
+            *([partial(reload_servers, ground.system, ground.servers)] if files else []),
+            partial(ground.accounts.push, ground.system),
+            self._fleet.learn,
+            partial(self._gate.rotations.look, ground.registry),
+        )
+        for step in steps:
+            try:
+                await step()
+            except HubError as error:
+                problems.append(str(error))
+            except NatsError as error:
+                problems.append(repr(error))
+        return "; ".join(problems)
 
     async def _health(self, _: None) -> msgspec.Raw:
         return msgspec.Raw(json.dumps(self._status()).encode())

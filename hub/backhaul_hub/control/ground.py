@@ -13,12 +13,12 @@ from backhaul_hub.access.keys import HubKeys, read_keys
 from backhaul_hub.access.logins import add_later_logins, creds_file
 from backhaul_hub.access.push import AccountKeeper
 from backhaul_hub.access.revocation_log import RevocationLog
-from backhaul_hub.access.service import push_on_request
 from backhaul_hub.backup.carry_revocations import at_servers
 from backhaul_hub.backup.lost_registry import require_registry
 from backhaul_hub.config import HubConfig
 from backhaul_hub.control.single_instance import SingleInstance
 from backhaul_hub.control.subsystem import Subsystem, Tasks
+from backhaul_hub.db.lock import ENDS_S_MAX, alone_with
 from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import HubError, LostRegistryError
 from backhaul_hub.hub_time import HubTime
@@ -51,9 +51,10 @@ class Ground(Subsystem):
         self.clock = clock
         self.servers = len(urls(config.nats.url))
         self._open = AsyncExitStack()
+        self._open_db = AsyncExitStack()
 
     async def start(self) -> None:
-        """Connect, see that no other control plane runs, open hub.db, and have servers know the accounts."""
+        """Connect, see that no other control plane runs, take hub.db, and have servers know the accounts."""
         nats = self.config.nats
         self.keys = read_keys(self.directory)
         self.system = await connect(nats.url, nats.system)
@@ -62,6 +63,8 @@ class Ground(Subsystem):
         # in their configuration: the others may be lost.
         self._alone = SingleInstance(self.system, self.clock.now_ns(), self.system.new_inbox())
         await self._alone.start()
+        alone = alone_with(self.directory, "the control plane", wait_s=ENDS_S_MAX)
+        await self._open.enter_async_context(alone)
         client = await self._open_registry()
         self._add_later_logins()
         # Without accounts nobody else logs in.
@@ -69,7 +72,6 @@ class Ground(Subsystem):
         self.accounts = AccountKeeper(
             self.keys, self.registry, self.clock, servers=self.servers, log=revoked
         )
-        await push_on_request(self.accounts, self.system)
         await self.push()
         if client is None:
             client = await self._logged_in()
@@ -107,7 +109,8 @@ class Ground(Subsystem):
         path = self.directory / "hub.db"
         is_new = not path.exists()
         self.registry = await Registry.open(path)
-        self._open.push_async_callback(self.registry.close)
+        self._open_db.push_async_callback(self.registry.close)
+        self._open.push_async_callback(self._open_db.aclose)
         client = None
         try:
             # A server that has lost its accounts refuses; they are pushed before it is tried again.
@@ -116,7 +119,7 @@ class Ground(Subsystem):
             await self._require_registry(client)
         except LostRegistryError:
             if is_new:
-                await self.stop()
+                await self._open_db.aclose()
                 for suffix in ("", "-wal", "-shm"):
                     path.with_name(path.name + suffix).unlink(missing_ok=True)
             raise

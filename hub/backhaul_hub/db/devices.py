@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sqlite3
+from collections.abc import Callable
 
 from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.store import Registry
@@ -37,19 +37,28 @@ def node_changes(device: Device) -> list[RowChange]:
     ]
 
 
-async def add_device(registry: Registry, device: Device) -> None:
+async def add_device(
+    registry: Registry, device: Device, first: Callable[[], object] = lambda: None
+) -> None:
     """Enrol a device.
+
+    Args:
+        registry: hub.db.
+        device: one that is not there.
+        first: makes what the device needs, before its row is stored.
 
     Raises:
         RegistryError: its id is none, or taken, also by a group.
     """
-    await require_free(registry, device.id)
-    try:
-        await registry.write(enrolled(device))
-    except RegistryError as error:
-        if isinstance(error.__cause__, sqlite3.IntegrityError):
-            raise RegistryError(f"device {device.id} exists already") from None
-        raise
+
+    async def decided() -> tuple[list[RowChange], None]:
+        await require_free(registry, device.id)
+        if device.id in await read_devices(registry):
+            raise RegistryError(f"device {device.id} exists already")
+        first()
+        return enrolled(device), None
+
+    await registry.write_decided(decided)
 
 
 async def require_free(registry: Registry, device: str) -> None:

@@ -1,4 +1,4 @@
-"""Adding devices to a hub, and changing their nodes: the files behind `add-device`."""
+"""Adding devices to a hub, and changing their nodes: the work behind `add-device`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from backhaul_codec.device_token import new_device_token
 from backhaul_codec.protocol.identity import LinkCapacity, LinkMode
 from backhaul_codec.subjects import node_lane
 from backhaul_hub.access.identity_documents import Documents
-from backhaul_hub.access.keys import read_keys
-from backhaul_hub.config import HubConfig, load
 from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.devices import add_device, node_changes, read_devices
 from backhaul_hub.db.store import Registry
@@ -20,7 +18,6 @@ from backhaul_hub.device import Device, check_device_id
 from backhaul_hub.errors import ConfigError, RegistryError
 from backhaul_hub.lane_names import NODES_MAX, check_nodes
 from backhaul_hub.nats.nkey import new_key
-from backhaul_hub.private_files import alone_in
 from backhaul_hub.uplink.lane_rows import read_lanes
 from backhaul_runtime.clock import Clock
 
@@ -55,16 +52,16 @@ class ChangedNodes:
 
 
 async def create_device(
-    directory: Path,
-    config: HubConfig,
+    registry: Registry,
+    documents: Documents,
     clock: Clock,
     device_id: str,
     settings: DeviceSettings,
 ) -> AddedDevice:
     """Enrol a device: make its key, its row in hub.db, and its identity document.
 
-    It may connect from then on, whether the hub's server and control plane run or not. The control
-    plane learns of it by `hub.reload`, which is the caller's to ask for.
+    It may connect from then on, whether the hub's server and control plane run or not. What the
+    control plane knows of devices it learns anew, which is the caller's to have done.
 
     Raises:
         RegistryError: the id is none, or taken.
@@ -73,37 +70,23 @@ async def create_device(
     """
     check_device_id(device_id)
     nodes = check_nodes(settings.nodes)
-    keys = read_keys(directory)
     key = new_key("user")
     now_ns = clock.now_ns()
     device = Device(device_id, new_device_token(secrets.choice), key.public, now_ns, nodes)
-    documents = Documents(directory, config, keys)
     link = LinkCapacity(settings.link_mode, settings.link_kbit_s)
     identity = documents.make(device, link, now_s=now_ns // 1_000_000_000, seed=key.seed)
+
     try:
-        with alone_in(directory):
-            async with await Registry.open(directory / "hub.db") as registry:
-                if device_id in await read_devices(registry):
-                    raise RegistryError(f"device {device_id} exists already")
-                # What the device needs first, its row last: an attempt that failed halfway can
-                # simply be made again.
-                path = documents.write(identity)
-                await add_device(registry, device)
+        # What the device needs first, its row last: an attempt that failed halfway can
+        # simply be made again.
+        await add_device(registry, device, lambda: documents.write(identity))
     except OSError as error:
-        raise ConfigError(f"{error.filename or directory}: {error.strerror}") from error
-    return AddedDevice(device, path)
-
-
-async def is_enrolled(directory: Path, device_id: str) -> bool:
-    """Tell whether a hub knows a device. Raises: RegistryError: hub.db is not usable."""
-    if not (directory / "hub.db").exists():
-        return False
-    async with await Registry.open(directory / "hub.db") as registry:
-        return device_id in await read_devices(registry)
+        raise ConfigError(f"{error.filename or identity.device}: {error.strerror}") from error
+    return AddedDevice(device, documents.path(device_id))
 
 
 async def change_nodes(
-    directory: Path, clock: Clock, device_id: str, nodes: Iterable[str]
+    registry: Registry, documents: Documents, clock: Clock, device_id: str, nodes: Iterable[str]
 ) -> ChangedNodes:
     """Have exactly these nodes of an enrolled device have streams of their own.
 
@@ -116,16 +99,13 @@ async def change_nodes(
         ConfigError: a node cannot have streams of its own, or a file cannot be read or written.
     """
     named = check_nodes(nodes)
-    documents = Documents(directory, load(directory), read_keys(directory))
     try:
-        with alone_in(directory):
-            async with await Registry.open(directory / "hub.db") as registry:
-                # In one transaction: the control plane may be about to give it another key.
-                return await registry.write_decided(
-                    lambda: _changed(registry, documents, device_id, named, clock)
-                )
+        # In one transaction: the vehicle may just be getting another key.
+        return await registry.write_decided(
+            lambda: _changed(registry, documents, device_id, named, clock)
+        )
     except OSError as error:
-        raise ConfigError(f"{error.filename or directory}: {error.strerror}") from error
+        raise ConfigError(f"{error.filename or device_id}: {error.strerror}") from error
 
 
 async def _changed(

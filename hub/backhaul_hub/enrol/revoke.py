@@ -6,11 +6,9 @@ whomever, leaves the key out. Its key is never given out again; what came of the
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from backhaul_hub.access.account_files import jwts_in_files, write_accounts
 from backhaul_hub.access.identity_documents import Documents
@@ -25,11 +23,8 @@ from backhaul_hub.db.devices import read_devices
 from backhaul_hub.db.store import Registry
 from backhaul_hub.enrol import rows as enrolment_rows
 from backhaul_hub.errors import ConfigError, RegistryError
-from backhaul_hub.private_files import alone_in
-from backhaul_hub.servers import urls
+from backhaul_hub.nats.connection import any_listens
 from backhaul_runtime.clock import Clock
-
-_LISTENS_S_MAX = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +41,7 @@ class Revoked:
 
 
 async def revoke_device(
-    directory: Path, config: HubConfig, clock: Clock, device_id: str
+    registry: Registry, documents: Documents, clock: Clock, device_id: str
 ) -> Revoked:
     """Revoke a device's key and its tokens, in hub.db.
 
@@ -55,19 +50,15 @@ async def revoke_device(
 
     Raises:
         RegistryError: there is neither such a device nor a token for one.
-        ConfigError: a key or file is missing, or cannot be written.
+        ConfigError: its document cannot be removed; it is revoked.
     """
-    keys, now_ns = read_keys(directory), clock.now_ns()
+    now_ns = clock.now_ns()
+    # In one transaction: it may just be enrolled, or a new key be signed for it.
+    revoked = await registry.write_decided(lambda: _revoked(registry, device_id, now_ns))
     try:
-        with alone_in(directory):
-            async with await Registry.open(directory / "hub.db") as registry:
-                # In one transaction: the control plane may be about to enrol it, or to sign a new key.
-                revoked = await registry.write_decided(
-                    lambda: _revoked(registry, device_id, now_ns)
-                )
-                Documents(directory, config, keys).remove(device_id)
+        documents.remove(device_id)
     except OSError as error:
-        raise ConfigError(f"{error.filename or directory}: {error.strerror}") from error
+        raise ConfigError(f"{error.filename or device_id}: {error.strerror}") from error
     return revoked
 
 
@@ -93,7 +84,9 @@ async def _revoked(
     )
 
 
-async def leave_for_servers(directory: Path, config: HubConfig, clock: Clock) -> bool:
+async def leave_for_servers(
+    directory: Path, registry: Registry, config: HubConfig, clock: Clock
+) -> bool:
     """Write accounts where servers read them when they start; return False where one runs already.
 
     A server that runs must be told: it would not look, and what asks it would be shown the file.
@@ -101,29 +94,14 @@ async def leave_for_servers(directory: Path, config: HubConfig, clock: Clock) ->
     Raises:
         ConfigError: a key or file is missing, or cannot be written.
     """
-    for url in urls(config.nats.url):
-        if await _listens(url):
-            return False
+    if await any_listens(config.nats.url):
+        return False
     keys = read_keys(directory)
     revoked = RevocationLog(directory, keys.operator_signing)
-    async with await Registry.open(directory / "hub.db") as registry:
-        keeper = AccountKeeper(keys, registry, clock, log=revoked)
-        settled = await keeper.settle(jwts_in_files(directory, keys))
+    keeper = AccountKeeper(keys, registry, clock, log=revoked)
+    settled = await keeper.settle(jwts_in_files(directory, keys))
     try:
         write_accounts(directory, keys, settled.jwts)
     except OSError as error:
         raise ConfigError(f"{error.filename or directory}: {error.strerror}") from error
-    return True
-
-
-async def _listens(url: str) -> bool:
-    parts = urlsplit(url)
-    try:
-        async with asyncio.timeout(_LISTENS_S_MAX):
-            _, writer = await asyncio.open_connection(parts.hostname, parts.port or 4222)
-    except TimeoutError:
-        return True  # not refused, at least
-    except OSError:
-        return False
-    writer.close()
     return True

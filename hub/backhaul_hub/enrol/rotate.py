@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from pathlib import Path
 
 from backhaul_hub.access.key_rotations import Rotation, begin, rotations
 from backhaul_hub.access.revocations import Revocation, revoke
 from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.devices import read_devices
 from backhaul_hub.db.store import Registry
-from backhaul_hub.errors import ConfigError, RegistryError
-from backhaul_hub.private_files import alone_in
+from backhaul_hub.errors import RegistryError
 from backhaul_runtime.clock import Clock
 
 
 async def begin_rotation(
-    directory: Path, clock: Clock, device_id: str, *, again: bool = False
+    registry: Registry, clock: Clock, device_id: str, *, again: bool = False
 ) -> tuple[Rotation, bool]:
     """Ask a device for another key; return the rotation, and whether it has begun just now.
 
@@ -26,18 +24,10 @@ async def begin_rotation(
 
     Raises:
         RegistryError: there is no such device, or it is revoked.
-        ConfigError: hub.db cannot be written.
     """
     now_ns = clock.now_ns()
-    try:
-        with alone_in(directory):
-            async with await Registry.open(directory / "hub.db") as registry:
-                # In one transaction: the control plane may be about to note a login with the last key.
-                return await registry.write_decided(
-                    lambda: _begun(registry, device_id, now_ns, again=again)
-                )
-    except OSError as error:
-        raise ConfigError(f"{error.filename or directory}: {error.strerror}") from error
+    # In one transaction: a login with the last key may just be noted.
+    return await registry.write_decided(lambda: _begun(registry, device_id, now_ns, again=again))
 
 
 async def _begun(

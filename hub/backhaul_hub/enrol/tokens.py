@@ -1,33 +1,31 @@
-"""Making one-time tokens: the work behind `backhaul-hub enrol`.
-
-Needs hub.db and keys alone: neither server nor control plane has to run for a token to be made.
-"""
+"""Making one-time tokens: the work behind `backhaul-hub enrol`."""
 
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from backhaul_codec.device_token import new_device_token
 from backhaul_codec.protocol.enrolment import Token, write_token
 from backhaul_codec.protocol.identity import LinkCapacity
+from backhaul_codec.state.point_text import utc
 from backhaul_hub.access.identity_documents import Documents
-from backhaul_hub.access.keys import read_keys
+from backhaul_hub.access.keys import HubKeys
 from backhaul_hub.access.logins import new_login
 from backhaul_hub.access.rules import asking_rights
-from backhaul_hub.config import HubConfig
+from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.devices import read_devices, require_free
 from backhaul_hub.db.store import Registry
 from backhaul_hub.device import check_device_id
 from backhaul_hub.enrol import rows as enrolment_rows
 from backhaul_hub.enrol.add_device import DeviceSettings
 from backhaul_hub.enrol.rules import Enrolment
-from backhaul_hub.errors import ConfigError, RegistryError
+from backhaul_hub.errors import RegistryError
 from backhaul_hub.lane_names import check_nodes
-from backhaul_hub.private_files import alone_in
 from backhaul_runtime.clock import Clock
 
 EXPIRES_S_MAX = 30 * 86_400.0
@@ -50,8 +48,9 @@ class MadeToken:
 
 
 async def make_token(
-    directory: Path,
-    config: HubConfig,
+    registry: Registry,
+    documents: Documents,
+    keys: HubKeys,
     clock: Clock,
     device_id: str,
     settings: DeviceSettings,
@@ -61,12 +60,10 @@ async def make_token(
 
     Raises:
         RegistryError: the id is none, or of a device that is enrolled and not revoked.
-        ConfigError: a node cannot have streams of its own, fleet.leaf_url is no leaf address, or a
-            key or file is missing.
+        ConfigError: a node cannot have streams of its own, or fleet.leaf_url is no leaf address.
     """
     check_device_id(device_id)
-    keys, now_ns = read_keys(directory), clock.now_ns()
-    documents = Documents(directory, config, keys)
+    now_ns = clock.now_ns()
     wanted = TokenSettings(
         LinkCapacity(settings.link_mode, settings.link_kbit_s), check_nodes(settings.nodes)
     )
@@ -98,16 +95,26 @@ async def make_token(
             expires_s=login.expires_s,
         )
     )
-    try:
-        with alone_in(directory):
-            async with await Registry.open(directory / "hub.db") as registry:
-                await _store(registry, enrolment)
-    except OSError as error:
-        raise ConfigError(f"{error.filename or directory}: {error.strerror}") from error
+    await registry.write_decided(lambda: _stored(registry, enrolment))
     return MadeToken(enrolment, word)
 
 
-async def _store(registry: Registry, enrolment: Enrolment) -> None:
+def described(token: Enrolment, now_ns: int) -> dict[str, Any]:
+    """Return the public facts of a token: none that lets anybody in, or is in a subject."""
+    ended_ns = token.voided_ns or token.used_ns
+    return {
+        "device": token.device,
+        "id": token.id,
+        "state": token.state(now_ns),
+        "made": utc(token.made_ns),
+        "expires": utc(token.expires_ns),
+        "ended": utc(ended_ns) if ended_ns else "",
+        "why": token.why_voided,
+    }
+
+
+async def _stored(registry: Registry, enrolment: Enrolment) -> tuple[Sequence[RowChange], None]:
+    """Return the statements that store a token. Raises: RegistryError: its device is none, or enrolled."""
     await require_free(registry, enrolment.device)
     known = (await read_devices(registry)).get(enrolment.device)
     if known is not None and not known.revoked_ns:
@@ -116,4 +123,4 @@ async def _store(registry: Registry, enrolment: Enrolment) -> None:
             hint=f"backhaul-hub rotate {enrolment.device} gives it another key; if its disk or key is"
             f" lost, first: backhaul-hub revoke {enrolment.device}",
         )
-    await registry.write([enrolment_rows.forget(enrolment.made_ns), *enrolment_rows.add(enrolment)])
+    return [enrolment_rows.forget(enrolment.made_ns), *enrolment_rows.add(enrolment)], None

@@ -20,23 +20,13 @@ from backhaul_codec.recordings.mapping import DeviceOf, Mapping
 from backhaul_codec.recordings.points import RowMapper
 from backhaul_codec.recordings.readers import Chunk, open_recording
 from backhaul_codec.subjects import IMPORT_STREAM
-from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import HubError, JetStreamError
-from backhaul_hub.imports.blocks import BLOCK_ROWS, Packed, epoch_of, messages, pack, stretch_of
+from backhaul_hub.imports.blocks import BLOCK_ROWS, Packed, messages, pack, stretch_of
+from backhaul_hub.imports.book import ImportBook
 from backhaul_hub.imports.files import FoundFiles, RefusedPart, groups, splitter_of
 from backhaul_hub.imports.split import Blocks
 from backhaul_hub.nats.jetstream import JetStreamApi
-from backhaul_hub.uplink.imported_rows import (
-    LOST,
-    Source,
-    add_hours,
-    epochs_of,
-    lost,
-    note_stream,
-    put,
-    source_of_db,
-    take_epoch,
-)
+from backhaul_hub.uplink.imported_rows import LOST, Source, lost
 from backhaul_runtime.clock import Clock
 
 CELLS_MAX = 4_000_000  # of all open blocks, some 200 MB
@@ -73,7 +63,7 @@ class Import:
         directory: which the files are below.
         mapping: which column is what, and `of`, whose rows are whose.
         of: see `mapping`.
-        registry: hub.db.
+        book: what hub.db knows of imports.
         api: of account HUB.
         clock: for what is noted.
         told: how many rows are done with, and the time of the last one.
@@ -83,7 +73,7 @@ class Import:
     _directory: Path
     _mapping: Mapping
     _of: DeviceOf
-    _registry: Registry
+    _book: ImportBook
     _api: JetStreamApi
     _clock: Clock
     _told: Callable[[int, int | None], None]
@@ -102,7 +92,7 @@ class Import:
         Raises:
             HubError: the server or hub.db refuses, or the stream has lost what is kept; what is kept is kept.
         """
-        if not self._again_ns and await lost(self._registry, self._api):
+        if not self._again_ns and await lost(await self._book.stream(), self._api):
             raise HubError(LOST)
         info = await self._api.request(f"STREAM.INFO.{IMPORT_STREAM}")
         self._created = info["created"]
@@ -133,7 +123,7 @@ class Import:
 
     async def _flow(self, device: str, file: str, total: int, first: Chunk) -> Flow:
         source = source_of(self._mapping, first, device)
-        known = await source_of_db(self._registry, source)
+        known = await self._book.source(source)
         if known is None or known.updated_ns < self._again_ns:
             known = Source(source, device, file, total)
         return Flow(replace(known, file=file, total=max(total, known.rows)), self._mapping)
@@ -175,9 +165,7 @@ class Import:
             going_epoch=0,
             updated_ns=self._clock.now_ns(),
         )
-        hours = add_hours(going.device, packed.hours)
-        stream = note_stream(self._created, self._seq)
-        await self._registry.write([*put(flow.kept), hours, stream])
+        await self._book.kept(flow.kept, packed.hours, self._created, self._seq)
         self._count(packed, block)
 
     async def _begin(self, flow: Flow, end: int, digest: str, packed: Packed) -> Source:
@@ -185,19 +173,15 @@ class Import:
         kept = flow.kept
         if kept.going == end and kept.going > kept.rows:
             return kept  # as it was noted before the last run ended
-        taken = await epochs_of(self._registry, kept.device)
-        stretch = stretch_of(kept.source, kept.rows, kept.digest, end, digest)
-        epoch = epoch_of(stretch, taken)
         going = replace(
             kept,
             going=end,
             going_digest=digest,
-            going_epoch=epoch,
             going_hours=msgspec.json.encode(sorted(packed.hours)).decode(),
             updated_ns=self._clock.now_ns(),
         )
-        await self._registry.write([*put(going), take_epoch(kept.device, epoch, stretch)])
-        return going
+        stretch = stretch_of(kept.source, kept.rows, kept.digest, end, digest)
+        return replace(going, going_epoch=await self._book.begin(going, stretch))
 
     async def _publish(self, subject: str, body: bytes) -> None:
         """Store a message; again, where nobody answers: a repeat falls by its place.

@@ -22,6 +22,7 @@ from backhaul_hub.backup.files import copy_database, place_file, set_created
 from backhaul_hub.backup.manifest import REGISTRY
 from backhaul_hub.backup.restore import begin_down, require_stopped
 from backhaul_hub.config import HubConfig
+from backhaul_hub.db.lock import ENDS_S_MAX, alone_with
 from backhaul_hub.errors import BackupError
 from backhaul_hub.lane_names import DOWN
 from backhaul_hub.migrate.compare import SideBySide
@@ -281,7 +282,8 @@ class Migration:
         for name in names:
             await self._finish(name)
         await begin_down(self._new, self._config, self._clock)
-        await asyncio.to_thread(self._hand_over)
+        async with alone_with(self._directory, "backhaul-hub migrate", wait_s=ENDS_S_MAX):
+            await asyncio.to_thread(self._hand_over)
         self._move.done = True
         self._note()
 

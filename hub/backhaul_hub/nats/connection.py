@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import ssl
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import structlog
 from nats.aio.client import Client
@@ -28,6 +29,7 @@ _ATTEMPT_S = 2
 _SILENT_S_MAX = 30.0
 # A server whose machine is gone is noticed in 20 to 30 s.
 _PING_S = 10
+_LISTENS_S_MAX = 3.0
 
 
 async def connect(url: str, login: Login, *, inbox_prefix: str = "_INBOX") -> Client:
@@ -94,6 +96,30 @@ async def connect(url: str, login: Login, *, inbox_prefix: str = "_INBOX") -> Cl
             hint="start it with: nats-server -c hub.conf",
         ) from error
     return client
+
+
+async def any_listens(url: str) -> bool:
+    """Tell whether any of the hub's servers is there; one that is silent is.
+
+    ``url``: as in hub.toml.
+    """
+    for each in urls(url):
+        if await _listens(each):
+            return True
+    return False
+
+
+async def _listens(url: str) -> bool:
+    parts = urlsplit(url)
+    try:
+        async with asyncio.timeout(_LISTENS_S_MAX):
+            _, writer = await asyncio.open_connection(parts.hostname, parts.port or 4222)
+    except TimeoutError:
+        return True  # not refused, at least
+    except OSError:
+        return False
+    writer.close()
+    return True
 
 
 async def heard(client: Client) -> None:

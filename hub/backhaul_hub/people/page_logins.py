@@ -12,7 +12,6 @@ import hashlib
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from backhaul_hub import questions
@@ -43,7 +42,7 @@ _NO_LINK = "this link is none, or was used already"
 _ANOTHER = "ask for another one: backhaul-hub user link NAME"
 
 
-async def make_link(directory: Path, clock: Clock, name: str, for_s: float) -> str:
+async def make_link(registry: Registry, clock: Clock, name: str, for_s: float) -> str:
     """Return the token of a new link for somebody, to be used once within `for_s` seconds.
 
     Raises:
@@ -53,14 +52,13 @@ async def make_link(directory: Path, clock: Clock, name: str, for_s: float) -> s
     token = secrets.token_urlsafe(_TOKEN_BYTES)
     now_ns = clock.now_ns()
     link = PageLink(_hash(token), name, now_ns, now_ns + round(for_s * _SECOND_NS))
-    async with await Registry.open(directory / "hub.db") as registry:
 
-        async def decide() -> tuple[Sequence[RowChange], None]:
-            if name not in await known_people(registry):
-                raise RightsError(f"there is no user {name}", hint="see: backhaul-hub user ls")
-            return add_link(link), None
+    async def decide() -> tuple[Sequence[RowChange], None]:
+        if name not in await known_people(registry):
+            raise RightsError(f"there is no user {name}", hint="see: backhaul-hub user ls")
+        return add_link(link), None
 
-        await registry.write_decided(decide)
+    await registry.write_decided(decide)
     return token
 
 

@@ -43,19 +43,29 @@ async def events_answer(
         )
     asked = devices if question.device is None else [question.device]
     # First the hours, then the events: of an hour that is complete by now, all are found.
-    reported = {each: await hour_reports_of(registry, each, hours) for each in asked}
+    standing = {each: await standing_of(registry, each, hours) for each in asked}
+    some = None if only is None and question.device is None else asked
+    return await events_found(client, env, question, some) | {"hours": standing}
+
+
+async def events_found(
+    client: Client, env: str, question: Events, devices: Collection[str] | None
+) -> dict[str, Any]:
+    """Return the events of some devices, or of all where None is given. Raises: HubError."""
     found = await find_events(
         client,
         env,
         EventLog(question.since_ns, question.limit),
-        devices=None if only is None and question.device is None else asked,
+        devices=devices,
         kind=question.kind,
         since_ns=question.since_ns,
     )
-    return found._asdict() | {
-        "events": [event.to_json() for event in found.events],
-        "hours": {each: _standing_json(some) for each, some in reported.items()},
-    }
+    return found._asdict() | {"events": [event.to_json() for event in found.events]}
+
+
+async def standing_of(registry: Registry, device: str, hours: range) -> dict[str, Any]:
+    """Return how hours (ns, UTC) of a device stand: in which of them events may be missing. Raises: RegistryError."""
+    return _standing_json(await hour_reports_of(registry, device, hours))
 
 
 def _standing_json(reports: list[HourReport]) -> dict[str, Any]:

@@ -139,24 +139,35 @@ def note_stream(created: str, seq: int) -> RowChange:
     )
 
 
-async def lost(registry: Registry, api: JetStreamApi) -> bool:
+async def noted_stream(registry: Registry) -> tuple[str, int] | None:
+    """Return when the stream was made that was published to, and how far it went at least. Raises: RegistryError."""
+    rows = await registry.fetch("SELECT created, seq FROM import_stream")
+    return next(((created, seq) for created, seq in rows), None)
+
+
+async def lost(noted: tuple[str, int] | None, api: JetStreamApi) -> bool:
     """Tell whether the stream is another one than was published to, or lacks its end.
 
+    ``noted``: as hub.db has it.
+
     Raises:
-        HubError: hub.db or the server refuses, or does not answer.
+        HubError: the server refuses, or does not answer.
     """
-    rows = await registry.fetch("SELECT created, seq FROM import_stream")
-    if not rows:
+    if noted is None:
         return False
     info = await api.stream_info(IMPORT_STREAM)
-    created, seq = rows[0]
+    created, seq = noted
     return info is None or info["created"] != created or info["state"]["last_seq"] < seq
 
 
 async def trouble(registry: Registry, api: JetStreamApi, now_ns: int) -> str:
     """Return the error in imports; empty: none, or nobody can tell now."""
     try:
-        return LOST if await lost(registry, api) else await unfinished(registry, now_ns)
+        return (
+            LOST
+            if await lost(await noted_stream(registry), api)
+            else await unfinished(registry, now_ns)
+        )
     except (HubError, NatsError):
         return ""  # that the server does not answer is a condition of its own
 

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from datetime import UTC, datetime
 from pathlib import Path
 
 import click
-import structlog
 
 from backhaul_codec.protocol.identity import LinkMode
+from backhaul_hub.cli._act import act
 from backhaul_hub.cli._logs import log_to_stderr
 from backhaul_hub.cli._options import directory_option, seconds_option, vehicle_options
-from backhaul_hub.config import load
-from backhaul_hub.enrol.add_device import DeviceSettings
-from backhaul_hub.enrol.tokens import EXPIRES_S_MAX, MadeToken, make_token
-from backhaul_runtime.clock import SystemClock
-
-log = structlog.get_logger(__name__)
+from backhaul_hub.enrol.tokens import EXPIRES_S_MAX
 
 
 @click.command()
@@ -53,30 +47,17 @@ def enrol(
     if bool(nodes) != bool(per_node):
         raise click.UsageError("--per-node and --node NAME go together")
     log_to_stderr()
-    settings = DeviceSettings(link_kbit_s=link_kbit_s, link_mode=link_mode, nodes=nodes)
-    config = load(directory)
-    made = asyncio.run(make_token(directory, config, SystemClock(), device, settings, expires_s))
-    log.info("token_made", device=device, token=made.enrolment.id)
+    question = {"device": device, "expires_s": expires_s, "nodes": nodes}
+    link = {"link_kbit_s": link_kbit_s, "link_mode": link_mode}
+    made = act(directory, "enrol", question | link)
+    until = datetime.fromtimestamp(made.pop("expires_ns") // 10**9, UTC).isoformat()
     if as_json:
-        click.echo(json.dumps(_described(made)))
+        click.echo(json.dumps(made | {"expires": until}))
         return
-    click.echo(made.word)
+    click.echo(made["token"])
     click.echo(
-        f"{device} may be enrolled with this token once, until {_until(made)}. On the vehicle:\n"
+        f"{device} may be enrolled with this token once, until {until}. On the vehicle:\n"
         "  backhaul-agent enrol TOKEN        or, so that no list of processes shows it, from a file:\n"
         "  backhaul-agent enrol --token-file FILE",
         err=True,
     )
-
-
-def _described(made: MadeToken) -> dict[str, str]:
-    return {
-        "device": made.enrolment.device,
-        "token": made.word,
-        "id": made.enrolment.id,
-        "expires": _until(made),
-    }
-
-
-def _until(made: MadeToken) -> str:
-    return datetime.fromtimestamp(made.enrolment.expires_ns // 10**9, UTC).isoformat()

@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 
-from backhaul_codec.assurance.completeness import HOUR_NS, HourReport, hours_between
-from backhaul_codec.assurance.completeness_text import line, to_json
+from backhaul_codec.assurance.completeness import HOUR_NS, hours_between
+from backhaul_hub.cli._act import done
 from backhaul_hub.cli._options import directory_option, time_ns
-from backhaul_hub.db.store import Registry
-from backhaul_hub.uplink.completeness import hour_reports_of
 from backhaul_runtime.clock import SystemClock
 
 _HOURS_MAX = 24 * 366
+_WEEK_NS = 7 * 24 * HOUR_NS
 
 
 @click.command()
@@ -40,23 +40,31 @@ def completeness(
     complete: everything is. explained: what is not held has a receipt that says why it never will
     be. waiting: something is missing, or the vehicle has not spoken since.
 
-    Reads hub.db, whether the control plane runs or not.
+    Answered whether the control plane runs or not.
     """
     to_ns = SystemClock().now_ns() if to_ns is None else to_ns
     from_ns = (to_ns // HOUR_NS - 24) * HOUR_NS if from_ns is None else from_ns
     hours = hours_between(from_ns, to_ns)
     if not 0 < len(hours) <= _HOURS_MAX:
         raise click.UsageError(f"from --from to --to are {len(hours)} hours, not 1 to {_HOURS_MAX}")
-    found = asyncio.run(_hour_reports(directory, device, hours))
+    found, lines = asyncio.run(_reports(directory, device, from_ns, to_ns))
     if as_json:
-        print(json.dumps({"device": device, "hours": [to_json(each) for each in found]}, indent=2))
+        print(json.dumps({"device": device, "hours": found}, indent=2))
         return
     if not found:
         click.echo(f"{device} had not spoken yet in any of these hours", err=True)
-    for each in found:
-        print(line(each))
+    for each in lines:
+        print(each)
 
 
-async def _hour_reports(directory: Path, device: str, hours: range) -> list[HourReport]:
-    async with await Registry.open_existing(directory / "hub.db") as registry:
-        return await hour_reports_of(registry, device, hours)
+async def _reports(
+    directory: Path, device: str, from_ns: int, to_ns: int
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the reports, and the same as lines; a week with each question: an answer is one message."""
+    found, lines = list[dict[str, Any]](), list[str]()
+    for begin_ns in range(from_ns, to_ns, _WEEK_NS):
+        question = {"device": device, "from_ns": begin_ns, "to_ns": min(begin_ns + _WEEK_NS, to_ns)}
+        answer = await done(directory, "completeness", question, reads=True)
+        found += answer["hours"]
+        lines += answer["lines"]
+    return found, lines

@@ -8,12 +8,14 @@ import json
 import os
 import sys
 from collections.abc import Iterator
+from collections.abc import Mapping as MappingOf
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import click
+from nats.aio.client import Client
 
 from backhaul_codec.errors import MappingError
 from backhaul_codec.programs.command_line import INTERRUPTED
@@ -21,22 +23,22 @@ from backhaul_codec.recordings.mapping import DeviceOf, Mapping
 from backhaul_codec.recordings.mapping import load as load_mapping
 from backhaul_codec.recordings.progress_screen import ProgressScreen
 from backhaul_codec.state.point_text import shown
+from backhaul_hub.cli._act import done
 from backhaul_hub.cli._ask import hub_client
 from backhaul_hub.cli._options import directory_option
-from backhaul_hub.cli._tell import tell_hub
-from backhaul_hub.config import load
-from backhaul_hub.db.devices import read_devices
-from backhaul_hub.db.store import Registry
-from backhaul_hub.enrol.add_device import DeviceSettings, create_device
+from backhaul_hub.cli.fleet.add_device import keep_document
+from backhaul_hub.config import HubConfig, load
 from backhaul_hub.errors import ConfigError, HubError, RegistryError
 from backhaul_hub.imports.files import FoundFiles, look
 from backhaul_hub.imports.run import Import, ImportOutcome
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.streams.streams import import_stream, reconcile
+from backhaul_hub.uplink.imported_rows import Source
 from backhaul_runtime.clock import SystemClock
 
 _CLOCK = SystemClock()
 _SHOWN = 20
+_DEVICES = 1000
 
 
 @click.command("import")
@@ -112,33 +114,25 @@ class _Work:
         config = load(self.directory)
         looking = ProgressFiles()
         self.found = look(self.logs, self.mapping, self.of, looking.show)
-        await self._know_all()
+        async with hub_client(self.directory) as client:
+            book = AskedBook(self.directory, client)
+            await self._know_all(book)
+            await self._bring(config, client, book)
+
+    async def _bring(self, config: HubConfig, client: Client, book: AskedBook) -> None:
         screen = ProgressScreen(self.found.rows, 0, _CLOCK.monotonic_s)
-        async with (
-            hub_client(self.directory) as client,
-            await Registry.open(self.directory / "hub.db") as registry,
-        ):
-            api = JetStreamApi(client)
-            await reconcile(api, import_stream(config))
-            work = Import(
-                self.logs,
-                self.mapping,
-                self.of,
-                registry,
-                api,
-                _CLOCK,
-                screen.show,
-                again=self.again,
-            )
-            self.outcome = work.outcome
-            await work.run(self.found)
+        api = JetStreamApi(client)
+        await reconcile(api, import_stream(config))
+        work = Import(
+            *(self.logs, self.mapping, self.of, book, api, _CLOCK, screen.show), again=self.again
+        )
+        self.outcome = work.outcome
+        await work.run(self.found)
         screen.end()
 
-    async def _know_all(self) -> None:
+    async def _know_all(self, book: AskedBook) -> None:
         """Refuse devices that the hub does not know, or add them. Raises: HubError."""
-        async with await Registry.open(self.directory / "hub.db") as registry:
-            known = await read_devices(registry)
-        unknown = [device for device in self.found.devices if device not in known]
+        unknown = await book.unknown(list(self.found.devices))
         if not unknown:
             return
         if not self.add_unknown:
@@ -147,14 +141,57 @@ class _Work:
                 f"this hub does not know {', '.join(unknown[:_SHOWN])}{more}: nothing was imported",
                 hint="say --add-unknown, or what they are called here in [device] names",
             )
-        config = load(self.directory)
         for device in unknown:
-            await create_device(self.directory, config, _CLOCK, device, DeviceSettings())
+            added = await book.ask("add-device", {"device": device, "told": False})
+            keep_document(self.directory, device, added["document"])
         click.echo(f"added: {', '.join(unknown)}", err=True)
-        if problem := await tell_hub(self.directory, config):
+        if problem := (await book.ask("reload", {}))["problem"]:
             click.echo(
                 f"The hub was not told ({problem}): it learns of them at its start", err=True
             )
+
+
+@dataclass(frozen=True, slots=True)
+class AskedBook:
+    """What hub.db knows of imports, asked as each command line asks (`imports.book`)."""
+
+    directory: Path
+    client: Client
+
+    async def ask(
+        self, service: str, question: dict[str, Any], *, reads: bool = False
+    ) -> dict[str, Any]:
+        """Return the answer to one question. Raises: HubError."""
+        return await done(self.directory, service, question, reads=reads, client=self.client)
+
+    async def unknown(self, devices: list[str]) -> list[str]:
+        """Return which of these devices the hub does not know, in their order."""
+        found: list[str] = []
+        for first in range(0, len(devices), _DEVICES):
+            some = devices[first : first + _DEVICES]
+            found += (await self.ask("import-start", {"devices": some}, reads=True))["unknown"]
+        return found
+
+    async def stream(self) -> tuple[str, int] | None:
+        """Return when the stream was made that was published to, and how far it went at least."""
+        noted = (await self.ask("import-start", {}, reads=True))["stream"]
+        return None if noted is None else (noted[0], noted[1])
+
+    async def source(self, source: str) -> Source | None:
+        """Return how far a recording is kept; None: nothing of it."""
+        found = (await self.ask("import-look", {"source": source}, reads=True))["source"]
+        return None if found is None else Source(**found)
+
+    async def begin(self, going: Source, stretch: str) -> int:
+        """Note rows that are to be published; return their epoch."""
+        question = {"source": asdict(going), "stretch": stretch}
+        epoch: int = (await self.ask("import-begin", question))["epoch"]
+        return epoch
+
+    async def kept(self, kept: Source, hours: MappingOf[int, int], created: str, seq: int) -> None:
+        """Note that they are published."""
+        question = {"source": asdict(kept), "hours": dict(hours), "created": created, "seq": seq}
+        await self.ask("import-kept", question)
 
 
 class ProgressFiles:

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
 from backhaul_codec.state.point_text import shown
-from backhaul_hub.alert_settings import SEVERITIES, AlertsSection, Severity
-from backhaul_hub.alerts import rows
-from backhaul_hub.alerts.alert import AlertKey, AlertRecord
-from backhaul_hub.alerts.dry_run import Prospect, made_up, prospect
+from backhaul_hub.alert_settings import SEVERITIES, Severity
+from backhaul_hub.alerts.alert import AlertKey
+from backhaul_hub.alerts.dry_run import made_up
 from backhaul_hub.alerts.outbox import NoticeMessage
-from backhaul_hub.alerts.plan import Notice, Routes, places_of
+from backhaul_hub.alerts.plan import Notice
 from backhaul_hub.alerts.senders import Sender
-from backhaul_hub.alerts.silences import Silences
+from backhaul_hub.cli._act import answers
 from backhaul_hub.cli._ask import Operator, ask
 from backhaul_hub.cli._options import directory_option, json_option
 from backhaul_hub.cli._printing import print_json
 from backhaul_hub.config import load
-from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import ConfigError, HubError
-from backhaul_hub.people.credentials import tree_above
 from backhaul_runtime.clock import SystemClock
 
 
@@ -58,18 +55,14 @@ def dry_run(
 
     Nothing is sent and nothing is written; the control plane need not run.
     """
-    now_ns = SystemClock().now_ns()
-    asked: AlertRecord | None = None
-    if any(each is not None for each in (device, severity, name, source)):
-        key = AlertKey(source or ("rule" if device else "health"), device or "", name or "NAME", "")
-        asked = made_up(key, severity or "critical", now_ns)
-    found, unknown = asyncio.run(_prospects(directory, load(directory).alerts, asked, now_ns))
+    question = {"device": device, "severity": severity, "name": name, "source": source}
+    found, unknown = asyncio.run(_coming(directory, question))
     for group in unknown:
         click.echo(
             f"no group or device {shown(group)}, which a route names: nothing is below it", err=True
         )
     if as_json:
-        print_json([each.to_json() for each in found])
+        print_json(found)
         return
     for each in found:
         click.echo("\n".join(_lines(each)))
@@ -106,29 +99,22 @@ def test(channel: str, directory: Path) -> None:
         )
 
 
-async def _prospects(
-    directory: Path, settings: AlertsSection, asked: AlertRecord | None, now_ns: int
-) -> tuple[list[Prospect], list[str]]:
+async def _coming(
+    directory: Path, question: dict[str, Any]
+) -> tuple[list[dict[str, Any]], list[str]]:
     """Return the notices to come, and the groups of routes that are not in the tree."""
-    async with await Registry.open_existing(directory / "hub.db") as registry:
-        tree = await tree_above(registry)
-        silences = Silences(await rows.silences(registry))
-        told = await rows.told_of(registry)
-        known = await rows.known_alerts(registry)
-    places: Callable[[str], list[str]] = lambda device: [*places_of(device, tree.ancestors)]
-    routes = Routes(settings, places)
-    alerts = [each for each in known if not each.ended_ns] if asked is None else [asked]
-    named = {group for route in settings.routes for group in route.groups}
-    unknown = sorted(group for group in named if not tree.attached(group))
-    found = [prospect(each, routes, silences, told.get(each.id, {}), now_ns) for each in alerts]
+    found, unknown = list[dict[str, Any]](), list[str]()
+    async for page in answers(directory, "dry-run", question, key="skip"):
+        found += page["alerts"]
+        unknown = page["unknown"]
     return found, unknown
 
 
-def _lines(found: Prospect) -> list[str]:
-    alert = found.alert
-    about = f" {alert.key.about}" if alert.key.about else ""
-    head = f"{alert.severity} {alert.key.device or '(hub)'} {alert.key.name}{about}"
-    lines = [shown(f"{head}: {alert.text}")]
-    if found.nobody:
-        return [*lines, f"    {found.nobody}"]
-    return lines + [f"    {name}: {words}" for name, words in found.channels.items()]
+def _lines(found: dict[str, Any]) -> list[str]:
+    alert = found["alert"]
+    about = f" {alert['about']}" if alert["about"] else ""
+    head = f"{alert['severity']} {alert['device'] or '(hub)'} {alert['name']}{about}"
+    lines = [shown(f"{head}: {alert['text']}")]
+    if found["nobody"]:
+        return [*lines, f"    {found['nobody']}"]
+    return lines + [f"    {name}: {words}" for name, words in found["channels"].items()]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import click
 
+from backhaul_hub.cli._act import act
 from backhaul_hub.cli._options import directory_option
-from backhaul_hub.cli._tell import tell_hub
-from backhaul_hub.config import load
 from backhaul_hub.errors import HubError
 
 
@@ -20,7 +18,7 @@ def reload(directory: Path) -> None:
 
     After hub.conf was changed, or a server was away. No link is cut by it.
     """
-    if problem := asyncio.run(tell_hub(directory, load(directory), files=True)):
+    if problem := act(directory, "reload", {"files": True})["problem"]:
         raise HubError(
             f"not all of the hub was told: {problem}", hint="see that its servers run, then again"
         )

@@ -16,13 +16,14 @@ from backhaul_hub.access.revocation_log import RevocationLog
 from backhaul_hub.backup.carry_revocations import AtServers, CarriedOver, at_servers
 from backhaul_hub.backup.files import copy_database, put_missing_files
 from backhaul_hub.backup.manifest import REGISTRY, Manifest
-from backhaul_hub.backup.restore import Restore, whole_backup
+from backhaul_hub.backup.restore import Restore, require_stopped, whole_backup
+from backhaul_hub.cli._act import told
 from backhaul_hub.cli._ask import hub_client
 from backhaul_hub.cli._from_streams import print_rebuilt, rebuild_registry, rebuilt_as_json
 from backhaul_hub.cli._options import directory_option
 from backhaul_hub.cli._progress import progress
-from backhaul_hub.cli._tell import tell_hub
 from backhaul_hub.config import HubConfig, load
+from backhaul_hub.db.lock import ENDS_S_MAX, alone_with
 from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import BackupError
 from backhaul_hub.nats.connection import connect
@@ -78,14 +79,19 @@ def restore(
             " this again",
         )
 
-    async def put() -> tuple[CarriedOver, str | None]:
+    async def put() -> tuple[CarriedOver, str]:
         config = load(directory)
         there = await _there(directory, config)
         async with hub_client(directory) as client:
-            with progress() as told:
-                work = Restore(client, config, SystemClock(), source, manifest, directory, told)
-                carried = await work.run(replace=replace, there=there)
-            return carried, await tell_hub(directory, config)
+            await require_stopped(client)
+            async with alone_with(directory, "backhaul-hub restore", wait_s=ENDS_S_MAX):
+                with progress() as shown:
+                    work = Restore(
+                        client, config, SystemClock(), source, manifest, directory, shown
+                    )
+                    carried = await work.run(replace=replace, there=there)
+                async with await Registry.open(directory / REGISTRY) as registry:
+                    return carried, await told(directory, config, read_keys(directory), registry)
 
     carried, not_told = asyncio.run(put())
     put_missing_files(source, manifest, directory)
@@ -106,7 +112,7 @@ def restore(
     click.echo(f"Now start: backhaul-hub up --dir {directory}")
 
 
-def _as_json(manifest: Manifest, carried: CarriedOver, not_told: str | None) -> dict[str, Any]:
+def _as_json(manifest: Manifest, carried: CarriedOver, not_told: str) -> dict[str, Any]:
     return {
         "streams": {
             each.name: {"messages": each.state["messages"], "last_seq": each.state["last_seq"]}
@@ -116,7 +122,7 @@ def _as_json(manifest: Manifest, carried: CarriedOver, not_told: str | None) -> 
         "artifacts": len(manifest.artifacts),
         "hub_db_as_of": manifest.began,
         "carried_over": carried._asdict(),
-        "told": not_told is None,
+        "told": not not_told,
     }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,8 +9,8 @@ from urllib.parse import urlsplit
 
 import click
 
+from backhaul_hub.cli._act import act
 from backhaul_hub.cli._options import directory_option
-from backhaul_hub.cli._tell import tell_hub
 from backhaul_hub.config import HubConfig, load
 from backhaul_hub.errors import CertificateError
 from backhaul_hub.servers import server_directories, urls
@@ -133,7 +132,7 @@ Bring these to the servers' machines:
 then: backhaul-hub reload --dir {directory}""")
         return
     click.echo(f"{directory / TLS / SERVER} is new")
-    if problem := asyncio.run(tell_hub(directory, load(directory), files=True)):
+    if problem := act(directory, "reload", {"files": True})["problem"]:
         click.echo(
             f"The server was not told ({problem}); it shows the new certificate once it has read"
             f" its configuration: backhaul-hub reload --dir {directory}",

@@ -9,16 +9,13 @@ from pathlib import Path
 import click
 
 from backhaul_codec.state.point_text import utc
+from backhaul_hub.cli._act import act, pages
 from backhaul_hub.cli._options import directory_option, json_option, seconds_option
-from backhaul_hub.cli._tell import tell_hub
 from backhaul_hub.config import load
-from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import ConfigError
 from backhaul_hub.page_settings import page_url
-from backhaul_hub.people.credentials import add_person, in_tree, remove_person, tree_above
-from backhaul_hub.people.identity import May, Person
-from backhaul_hub.people.page_logins import make_link
-from backhaul_hub.people.rows import Known, known_people
+from backhaul_hub.people.identity import May
+from backhaul_hub.private_files import private_directory, write_private
 from backhaul_hub.tls.files import has_tls
 from backhaul_hub.tls.setup import is_loopback
 from backhaul_runtime.clock import SystemClock
@@ -53,12 +50,17 @@ def add(name: str, group: str, may: str, out: Path | None, directory: Path, as_j
     """Make credentials for NAME, a person with the rights to all below NODE, now and later."""
     target = out or directory / "people" / f"{name}.creds"
     nats = load(directory).nats
-    person = Person(name, group, May(may))
-    asyncio.run(add_person(directory, SystemClock(), person, target))
+    person = {"name": name, "group": group, "may": may}
+    try:
+        private_directory(target.parent)  # before anybody is added whose login could not be written
+        login = act(directory, "user-add", person)["credentials"]
+        write_private(target, login)
+    except OSError as error:
+        raise ConfigError(f"{target}: {error.strerror}") from error
     if as_json:
         ca = str(directory / nats.ca) if nats.ca else None
         said = {"credentials": str(target), "server": nats.url, "ca": ca}
-        click.echo(json.dumps(person._asdict() | said))
+        click.echo(json.dumps(person | said))
         return
     click.echo(
         f"{name} may {may} below {group}. Bring this file to {name}, it is a secret:\n  {target}"
@@ -95,7 +97,7 @@ def link(name: str, for_s: float, directory: Path, as_json: bool) -> None:
         raise ConfigError("hub.toml names no place for the page", hint="see: [page], docs/page.md")
     tls = has_tls(directory) and not is_loopback(config.page.listen.rpartition(":")[0])
     clock = SystemClock()
-    token = asyncio.run(make_link(directory, clock, name, for_s))
+    token = act(directory, "user-link", {"name": name, "for_s": for_s})["token"]
     url = f"{page_url(config.page, tls=tls)}/#/login/{token}"
     if as_json:
         click.echo(json.dumps({"name": name, "url": url, "for_s": for_s}))
@@ -110,14 +112,14 @@ def link(name: str, for_s: float, directory: Path, as_json: bool) -> None:
 @json_option
 def list_(directory: Path, as_json: bool) -> None:
     """List who has credentials."""
-    found = asyncio.run(_known(directory))
+    found = asyncio.run(pages(directory, "users", {}))
     if as_json:
-        click.echo(json.dumps([_json(each, there) for each, there in found], indent=2))
+        click.echo(json.dumps(found, indent=2))
         return
-    for each, there in found:
-        name, group, may = each.person
-        lost = "" if there else "  (not in the tree: sees nothing)"
-        click.echo(f"{name}  may {may} below {group}{lost}  since {utc(each.added_ns)}")
+    for each in found:
+        lost = "" if each["in_tree"] else "  (not in the tree: sees nothing)"
+        rights = f"{each['name']}  may {each['may']} below {each['group']}"
+        click.echo(f"{rights}{lost}  since {utc(each['added_ns'])}")
     if not found:
         click.echo("no users", err=True)
 
@@ -128,10 +130,9 @@ def list_(directory: Path, as_json: bool) -> None:
 @json_option
 def rm(name: str, directory: Path, as_json: bool) -> None:
     """Withdraw NAME's credentials, for ever, and cut its connections."""
-    asyncio.run(remove_person(directory, SystemClock(), name))
-    problem = asyncio.run(tell_hub(directory, load(directory)))
+    problem = act(directory, "user-rm", {"name": name})["problem"]
     if as_json:
-        click.echo(json.dumps({"name": name, "withdrawn": True, "told": problem is None}))
+        click.echo(json.dumps({"name": name, "withdrawn": True, "told": not problem}))
     else:
         click.echo(f"{name}'s credentials are withdrawn")
     if problem:
@@ -139,16 +140,3 @@ def rm(name: str, directory: Path, as_json: bool) -> None:
             f"The hub was not told ({problem}); it learns of it when its control plane runs.",
             err=True,
         )
-
-
-async def _known(directory: Path) -> list[tuple[Known, bool]]:
-    """Return who has credentials, and whether the group of each is in the tree."""
-    async with await Registry.open_existing(directory / "hub.db") as registry:
-        tree = await tree_above(registry)
-        found = (await known_people(registry)).values()
-        return [(each, in_tree(tree, each.person.group)) for each in found]
-
-
-def _json(known: Known, there: bool) -> dict[str, object]:
-    said = known.person._asdict() | {"public_key": known.public_key}
-    return said | {"added_ns": known.added_ns, "in_tree": there}

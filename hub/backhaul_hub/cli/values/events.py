@@ -10,13 +10,13 @@ import click
 
 from backhaul_codec.assurance.completeness import HOUR_NS
 from backhaul_codec.state.point_text import shown, utc
+from backhaul_hub.cli._act import answers
 from backhaul_hub.cli._ask import Operator, Visitor
 from backhaul_hub.cli._options import access_option, json_option, time_ns
 from backhaul_hub.cli._printing import print_json
 from backhaul_hub.config import load
-from backhaul_hub.db.store import Registry
 from backhaul_hub.questions import Events
-from backhaul_hub.twin.event_answers import events_answer
+from backhaul_hub.twin.event_answers import events_found
 from backhaul_hub.twin.event_log import SAID
 from backhaul_runtime.clock import SystemClock
 
@@ -71,9 +71,15 @@ async def _ask(access: Operator | Visitor, question: dict[str, Any], now_ns: int
     async with access.client() as client:
         if isinstance(access, Visitor):
             return await access.ask(client, "events", question, reads=True)
+        hours = {"from_ns": question["since_ns"], "to_ns": now_ns, "device": question["device"]}
+        # First the hours, then the events: of an hour that is complete by now, all are found.
+        standing = dict[str, Any]()
+        async for page in answers(access.directory, "event-hours", hours, client):
+            standing |= page["hours"]
         env = load(access.directory).twin.env
-        async with await Registry.open_existing(access.directory / "hub.db") as registry:
-            return await events_answer(client, env, registry, Events(**question), now_ns)
+        devices = None if question["device"] is None else [question["device"]]
+        found = await events_found(client, env, Events(**question), devices)
+        return found | {"hours": standing}
 
 
 def _line(event: dict[str, Any]) -> str:
