@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from backhaul_hub.cli._tell import tell_hub
 
+from backhaul_hub.cli import _act
 from backhaul_hub.config import load
 from backhaul_hub.control.control_plane import ControlPlane
 from backhaul_hub.control.single_instance import SingleInstance
 from backhaul_hub.device import Device
-from backhaul_hub.enrol.add_device import DeviceSettings
 from backhaul_hub.errors import HubError
 from backhaul_hub.links.leaf_connections import Leafs
 from backhaul_hub.setup.hub_directory import create_hub
 from backhaul_runtime import metrics_server
 from backhaul_runtime.clock import SystemClock
-from tests.support.hub_acts import begin_rotation, create_device
 from tests.support.hub_layout import local_layout
 from tests.support.rig.parts import HubRig
 from tests.support.waiting import until
@@ -77,30 +75,40 @@ async def test_it_ends_where_one_task_fails_and_another_overhears_that_it_is_to_
 
 
 @pytest.mark.usefixtures("patience")
-async def test_what_a_command_writes_before_anybody_can_be_told_is_learnt_at_the_start(
+async def test_a_command_that_comes_while_the_control_plane_starts_is_carried_out_by_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It finds that no control plane runs, and counts on the next one to read hub.db."""
+    """Nobody answers yet, and hub.db is in use: the command waits, and writes nothing beside."""
+    monkeypatch.setattr(_act, "_PATIENCE_S", 600.0)
     rig = HubRig(tmp_path / "hub")
     create_hub(rig.directory, local_layout(rig.client_port, rig.leaf_port))
-    config, clock = load(rig.directory), SystemClock()
-    start, told = Leafs.start, list[str | None]()
+    start, asking = Leafs.start, list[asyncio.Task[dict[str, Any]]]()
+    refused = asyncio.Event()
+
+    async def note_held(*_: object) -> None:
+        refused.set()
+        await asyncio.sleep(0.01)
 
     async def start_late(leafs: Leafs) -> None:
-        await create_device(rig.directory, config, clock, VID.id, DeviceSettings())
-        await begin_rotation(rig.directory, clock, VID.id)
-        told.append(await tell_hub(rig.directory, config))
+        monkeypatch.setattr(_act, "_look_again", note_held)
+        question = {"device": VID.id}
+        asking.append(asyncio.create_task(_act.done(rig.directory, "add-device", question)))
+        await refused.wait()
         await start(leafs)
 
     monkeypatch.setattr(Leafs, "start", start_late)
-    plane = ControlPlane(rig.directory, config, clock)
+    plane = ControlPlane(rig.directory, load(rig.directory), SystemClock())
     await rig.server.start()
     try:
         await rig.server.wait_listening(rig.client_port)
         running = asyncio.create_task(plane.run())
-        await until(lambda: plane.reading.readers != [] or running.done())
-        assert told == [None]
+        await until(lambda: bool(asking) or running.done())
+        said = await asking[0]
+        assert (said["device"], said["added"], said["problem"]) == (VID.id, True, "")
         assert VID.id in plane.fleet.devices.known()
+        await until(lambda: plane.reading.readers != [] or running.done())
+        begun = await _act.done(rig.directory, "rotate", {"device": VID.id})
+        assert begun["begun"]
         assert VID.id in plane.gate.rotations.rotations
         plane.stop()
         await running

@@ -7,10 +7,10 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from backhaul_hub.cli._tell import tell_hub
 
 from backhaul_hub.access.keys import read_keys
 from backhaul_hub.access.push import jwts_there
+from backhaul_hub.cli._act import done
 from backhaul_hub.config import load
 from backhaul_hub.control import ground
 from backhaul_hub.control.control_plane import ControlPlane
@@ -100,7 +100,8 @@ async def test_who_is_kept_out_stays_out_when_a_command_tells_the_servers(
         try:
             async with asyncio.timeout(60):
                 await until(kept_out)
-                assert await tell_hub(rig.directory, config) is None
+                told = await done(rig.directory, "reload", {})
+                assert told == {"problem": ""}
                 await until(kept_out)
         finally:
             plane.stop()

@@ -12,12 +12,12 @@ from click.testing import CliRunner, Result
 
 from backhaul_codec.state.point_text import columns, shown
 from backhaul_hub.cli.fleet.devices import table
-from backhaul_hub.cli.fleet.tokens import described
 from backhaul_hub.cli.main import cli
 from backhaul_hub.cli.server.status import lines
 from backhaul_hub.db.store import Registry
 from backhaul_hub.enrol import rows as enrolment_rows
 from backhaul_hub.enrol.rules import Enrolment
+from backhaul_hub.enrol.tokens import described
 from backhaul_hub.setup.hub_directory import HubLayout, create_hub
 from tests.support.rig.ports import free_port
 
@@ -48,13 +48,12 @@ def hub(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spare the wait for a server that does not run; it is another test's."""
+    """Have the servers told, though none runs; it is another test's."""
 
-    async def tell(*_: Any, **__: Any) -> None:
-        return None
+    async def tell(*_: Any, **__: Any) -> str:
+        return ""
 
-    for command in ("fleet.add_device", "server.user"):
-        monkeypatch.setattr(f"backhaul_hub.cli.{command}.tell_hub", tell)
+    monkeypatch.setattr("backhaul_hub.cli._act.told", tell)
 
 
 def run(hub: Path, *words: str) -> Result:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 DEVICES = ("VID-001", "VID-002", "VID-003")
 ANNA = Person("anna", "plant-7", May.WRITE)
 OTHERS = (
-    *("acknowledge", "alerts", "commands", "devices", "history", "notify", "one_machine", "reload"),
+    *("acknowledge", "alerts", "commands", "devices", "history", "notify", "one_machine"),
     *("silence", "status", "stop"),
 )
 
@@ -222,7 +222,9 @@ async def test_conflicts_are_listed_and_settled_below_the_group_alone(
             *(nothing, nothing, registry, fleet.clock, "prod", core, sync),
             *(cast("Any", lambda: fleet.hub.devices), nothing, nothing, nothing),
         )
-        table = endpoints(sync, people, cast("Any", MagicMock()), **dict.fromkeys(OTHERS, nobody))
+        table = endpoints(
+            sync, people, cast("Any", MagicMock()), (), **dict.fromkeys(OTHERS, nobody)
+        )
         services = Services(table, people.scope)
 
         async def ask(service: str, **question: object) -> dict[str, Any]:

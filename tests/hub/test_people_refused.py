@@ -12,19 +12,18 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 import pytest
-from backhaul_hub.cli._tell import tell_hub
 from click.testing import CliRunner
 from nats.errors import NoRespondersError
 from nats.errors import TimeoutError as NatsTimeoutError
 
 from backhaul_codec.assurance.completeness import HOUR_NS
+from backhaul_hub.cli._act import done
 from backhaul_hub.cli.main import cli
-from backhaul_hub.config import load
-from backhaul_hub.errors import ConfigError, RightsError
+from backhaul_hub.errors import ConfigError, HubError, RightsError
 from backhaul_hub.people.identity import May, Person
 from backhaul_hub.people.login import read_person
 from backhaul_runtime.clock import SystemClock
-from tests.support.hub_acts import add_person, remove_person
+from tests.support.hub_acts import add_person
 from tests.support.nats_server import NatsServer
 from tests.support.rig import patient
 from tests.support.waiting import until
@@ -184,8 +183,7 @@ async def test_who_is_removed_is_cut_and_never_comes_back(
     kept = people.creds(emil).read_text()
     assert (await guest.ask("get", device=MINE))["device"] == MINE
     directory = people.hub.directory
-    await remove_person(directory, SystemClock(), "emil")
-    assert await tell_hub(directory, load(directory)) is None
+    assert await done(directory, "user-rm", {"name": "emil"}) == {"problem": ""}
     await until(lambda: not guest.client.is_connected)
     assert await people.is_kept_out(emil)
     # Under the same name somebody gets another key; the old one stays void.
@@ -194,8 +192,8 @@ async def test_who_is_removed_is_cut_and_never_comes_back(
     assert await people.is_kept_out(emil)
     for other in (people.anna, people.berta, people.carl, people.dora):
         assert other.client.is_connected
-    with pytest.raises(RightsError, match="there is no user nobody"):
-        await remove_person(directory, SystemClock(), "nobody")
+    with pytest.raises(HubError, match="there is no user nobody"):
+        await done(directory, "user-rm", {"name": "nobody"})
 
 
 async def test_of_a_group_that_is_deleted_there_is_nothing_to_ask(people: People) -> None:

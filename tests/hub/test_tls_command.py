@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -18,8 +18,6 @@ from tests.support.rig.ports import free_port
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from backhaul_hub.config import HubConfig
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 
@@ -36,10 +34,11 @@ def hub(tmp_path: Path) -> Path:
 def told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spare the wait for a server that does not run; it is another test's."""
 
-    async def tell(directory: Path, config: HubConfig, *, files: bool) -> None:
-        return None
+    async def tell(*_: Any, files: bool) -> str:
+        assert files
+        return ""
 
-    monkeypatch.setattr("backhaul_hub.cli.server.tls.tell_hub", tell)
+    monkeypatch.setattr("backhaul_hub.cli._act.told", tell)
 
 
 def run(hub: Path, *words: str) -> Result:

@@ -20,6 +20,7 @@ from backhaul_codec.recordings.mapping import load
 from backhaul_codec.subjects import parse_uplink
 from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import JetStreamError
+from backhaul_hub.imports.book import RegistryBook
 from backhaul_hub.imports.files import look
 from backhaul_hub.imports.run import Import
 from backhaul_hub.nats.jetstream import JetStreamApi
@@ -233,7 +234,13 @@ async def test_a_file_that_grew_since_an_import_was_killed_in_it_holds_each_row_
     async with await Registry.open(world.hub.directory / "hub.db") as registry:
         api = Ending(await world.hub_client())
         ended = Import(
-            it.logs, mapping, mapping.device, registry, api, SystemClock(), lambda *_: None
+            it.logs,
+            mapping,
+            mapping.device,
+            RegistryBook(registry),
+            api,
+            SystemClock(),
+            lambda *_: None,
         )
         with pytest.raises(JetStreamError):
             await ended.run(found)

@@ -72,7 +72,7 @@ async def done(
                         f"{held.message}, and does not answer: {nobody.message}",
                         hint=f"see its log; once it has ended, or answers: backhaul-hub up --dir {directory}, then again",
                     ) from nobody
-        await asyncio.sleep(_LOOK_S)
+        await _look_again()
 
 
 async def answers(
@@ -97,6 +97,10 @@ async def answers(
 async def pages(directory: Path, service: str, question: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the rows of all pages, which stand under the service's name. Raises: HubError."""
     return [row async for page in answers(directory, service, question) for row in page[service]]
+
+
+async def _look_again() -> None:
+    await asyncio.sleep(_LOOK_S)
 
 
 async def _asked(
@@ -125,7 +129,7 @@ async def _asked(
 
 def not_there(config: HubConfig) -> str:
     """Return that no server is there, for people."""
-    return f"no nats-server listens at {config.nats.url}"
+    return f"no connection to the hub's nats-server at {config.nats.url}: nobody listens there"
 
 
 async def _by_ourselves(directory: Path, service: str, question: dict[str, Any]) -> dict[str, Any]:

@@ -74,6 +74,7 @@ def endpoints(
     sync: SyncService,
     people: PeopleServices,
     page: PageServices,
+    acts: Iterable[Act],
     *,
     acknowledge: Answer,
     alerts: Answer,
@@ -85,7 +86,6 @@ def endpoints(
     silence: Answer,
     status: Answer,
     stop: Answer,
-    acts: Iterable[Act] = (),
 ) -> list[Endpoint]:
     """Return the table of a control plane's services."""
     q, read, write = questions, May.READ, May.WRITE
@@ -238,8 +238,9 @@ class Answers(Subsystem):
             FileServices(lambda: Objects(ground.client), ground.clock),
             self._overview,
         )
+        acts = Acts(ground.directory, ground.keys, ground.registry, ground.clock, self._learn)
         table = endpoints(
-            *(service, people, page),
+            *(service, people, page, acts.table()),
             acknowledge=alerts.acknowledge,
             alerts=alerts.listed,
             commands=partial(listed, ground.registry),
@@ -250,9 +251,6 @@ class Answers(Subsystem):
             silence=alerts.silence,
             status=self._health,
             stop=self._stop,
-            acts=Acts(
-                ground.directory, ground.keys, ground.registry, ground.clock, self._learn
-            ).table(),
         )
         self._services = Services(table, people.scope)
         await self._services.open(ground.client, early=True)

@@ -14,7 +14,7 @@ from backhaul_hub.cli._options import directory_option, json_option, seconds_opt
 from backhaul_hub.config import load
 from backhaul_hub.errors import ConfigError
 from backhaul_hub.page_settings import page_url
-from backhaul_hub.people.identity import May
+from backhaul_hub.people.identity import May, require_person_name
 from backhaul_hub.private_files import private_directory, write_private
 from backhaul_hub.tls.files import has_tls
 from backhaul_hub.tls.setup import is_loopback
@@ -48,6 +48,7 @@ def user() -> None:
 @json_option
 def add(name: str, group: str, may: str, out: Path | None, directory: Path, as_json: bool) -> None:
     """Make credentials for NAME, a person with the rights to all below NODE, now and later."""
+    require_person_name(name)  # it names a file
     target = out or directory / "people" / f"{name}.creds"
     nats = load(directory).nats
     person = {"name": name, "group": group, "may": may}
