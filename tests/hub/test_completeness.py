@@ -25,9 +25,12 @@ from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.db.devices import add_device
 from backhaul_hub.db.store import Registry
 from backhaul_hub.device import Device
+from backhaul_hub.setup.hub_directory import create_hub
 from backhaul_hub.uplink.device_words import MARKS_KEPT_NS, WordBook
 from backhaul_hub.uplink.device_words_store import marks_of, restore
 from backhaul_hub.uplink.lane_rows import ReadPosition, read_lanes, store_read
+from tests.support.hub_layout import local_layout
+from tests.support.rig.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -79,6 +82,7 @@ def ask(directory: Path, *arguments: str) -> Result:
 @pytest.fixture
 async def hub(tmp_path: Path) -> AsyncIterator[Hub]:
     """A hub with one device that has said nothing yet."""
+    create_hub(tmp_path, local_layout(free_port(), free_port()))
     async with await Registry.open(tmp_path / "hub.db") as registry:
         await add_device(registry, Device(DEVICE, "ab", "hash", 1))
         yield Hub(registry)
@@ -144,7 +148,7 @@ def test_who_is_no_device_or_no_hub_is_said(
             cli, ["completeness", "VID-009", "--dir", str(directory)], catch_exceptions=False
         )
     elsewhere = tmp_path_factory.mktemp("no-hub")
-    with pytest.raises(Exception, match=r"hub\.db does not exist"):
+    with pytest.raises(Exception, match=r"hub\.toml does not exist"):
         CliRunner().invoke(
             cli, ["completeness", DEVICE, "--dir", str(elsewhere)], catch_exceptions=False
         )

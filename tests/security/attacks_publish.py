@@ -124,6 +124,22 @@ async def writes_into_streams_of_the_hub(ground: Ground) -> None:
     )
 
 
+@attack(ONE_WIDE_ACCOUNT, harm="hub.db person ('mallory'")
+async def acts_of_an_operator(ground: Ground) -> None:
+    asked: dict[str, dict[str, object]] = {
+        "user-add": {"name": "mallory", "group": "fleet", "may": "command"},
+        "user-link": {"name": "mallory", "for_s": 3600},
+        "enrol": {"device": "VID-666", "expires_s": 3600},
+    }
+    for service, question in asked.items():
+        body = json.dumps(question).encode()
+        await _each(ground, f"hub.{service}", payload=body, reply=f"_INBOX_{STOLEN}.x")
+        # A question that the hub would pass on, or answer there.
+        for way in (f"clk.{STOLEN}", f"blob.{STOLEN}", _own_reset(ground)):
+            await _each(ground, way, payload=body, reply=f"hub.{service}")
+            await _each(ground, way, payload=body, reply=forged(f"hub.{service}"))
+
+
 @attack(ONE_WIDE_ACCOUNT, harm="stream CANARY")
 async def the_api_under_every_name(ground: Ground) -> None:
     for domain in (STOLEN, HONEST, "hub", ""):

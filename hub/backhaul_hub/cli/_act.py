@@ -65,7 +65,7 @@ async def done(
         except NobodyAnswersError as nobody:
             try:
                 async with alone_with(directory, f"backhaul-hub {service}"):
-                    return await _by_ourselves(directory, service, question)
+                    return await _by_ourselves(directory, service, question, reads=reads)
             except RegistryHeldError as held:
                 if asyncio.get_running_loop().time() >= until_s:
                     raise HubError(
@@ -132,12 +132,16 @@ def not_there(config: HubConfig) -> str:
     return f"no connection to the hub's nats-server at {config.nats.url}: nobody listens there"
 
 
-async def _by_ourselves(directory: Path, service: str, question: dict[str, Any]) -> dict[str, Any]:
+async def _by_ourselves(
+    directory: Path, service: str, question: dict[str, Any], *, reads: bool
+) -> dict[str, Any]:
     """Do it, with hub.db in our hands."""
     require_finished(directory)
     require_here(directory)
     config, keys, clock = load(directory), read_keys(directory), SystemClock()
-    async with await Registry.open(directory / "hub.db") as registry:
+    # What only reads makes no hub.db.
+    opening = Registry.open_existing if reads else Registry.open
+    async with await opening(directory / "hub.db") as registry:
 
         async def learn(files: bool) -> str:
             problem = await told(directory, config, keys, registry, files=files)
