@@ -141,7 +141,7 @@ async def test_lists_come_whole_however_many_pages_they_have(
         await _act.done(hub, "revoke", {"device": name})
         await _act.done(hub, "add-device", {"device": name})
     hours = {"from_ns": 0, "to_ns": 3600 * 10**9, "device": None}
-    told = [page["hours"] async for page in _act.answers(hub, "event-hours", hours)]
+    told = [page["hours"] async for page in _act.answer_pages(hub, "event-hours", hours)]
     assert [[*each] for each in told] == [[name] for name in names]
 
 
@@ -211,9 +211,22 @@ async def failing(directory: Path, *words: str) -> str:
     return done.output
 
 
+@pytest_asyncio.fixture
+async def alone(tmp_path: Path) -> AsyncIterator[HubRig]:
+    """A hub whose server runs, and whose control plane does not."""
+    rig = HubRig(tmp_path / "hub")
+    create_hub(rig.directory, local_layout(rig.client_port, rig.leaf_port))
+    await rig.server.start()
+    try:
+        await rig.server.wait_listening(rig.client_port)
+        yield rig
+    finally:
+        await rig.server.stop()
+
+
 @pytest.mark.nats
 async def test_a_control_plane_that_stands_still_is_asked_for_nothing_and_nobody_writes_instead(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    alone: HubRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its machine may be another one: this directory's lock is free."""
     monkeypatch.setattr(_ask, "_TIMEOUT_S", 0.3)
@@ -222,23 +235,27 @@ async def test_a_control_plane_that_stands_still_is_asked_for_nothing_and_nobody
     async def nothing(message: Any) -> None:
         asked.append(message.subject)
 
-    rig = HubRig(tmp_path / "hub")
-    hub = rig.directory
-    create_hub(hub, local_layout(rig.client_port, rig.leaf_port))
-    await rig.server.start()
-    try:
-        await rig.server.wait_listening(rig.client_port)
-        client = await rig.connect("control")
-        try:
-            for service in ("here", "enrol"):
-                await client.subscribe(f"hub.{service}", cb=nothing)
-            await client.flush()
-            with pytest.raises(HubError, match="does not answer: TimeoutError") as refused:
-                await _act.done(hub, "enrol", {"device": "VID-001", "expires_s": 60.0})
-        finally:
-            await client.close()
-    finally:
-        await rig.server.stop()
+    async with alone.connection("control") as client:
+        for service in ("here", "enrol"):
+            await client.subscribe(f"hub.{service}", cb=nothing)
+        await client.flush()
+        with pytest.raises(HubError, match="does not answer: TimeoutError") as refused:
+            await _act.done(alone.directory, "enrol", {"device": "VID-001", "expires_s": 60.0})
     assert "systemctl restart backhaul-hub.service" in refused.value.hint
     assert "hub.enrol" not in asked
-    assert not (hub / "hub.db").exists()
+    assert not (alone.directory / "hub.db").exists()
+
+
+@pytest.mark.nats
+async def test_beside_an_older_control_plane_which_takes_no_lock_nobody_writes(
+    alone: HubRig,
+) -> None:
+    async def devices(message: Any) -> None:
+        await message.respond(b"{}")
+
+    async with alone.connection("control") as client:
+        await client.subscribe("hub.devices", cb=devices)
+        await client.flush()
+        with pytest.raises(HubError, match="is older than this command line"):
+            await _act.done(alone.directory, "enrol", {"device": "VID-001", "expires_s": 60.0})
+        assert not (alone.directory / "hub.db").exists()

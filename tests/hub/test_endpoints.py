@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 ASKING = ("ask", "access.ask", "self._access.ask", "self.ask", "book.ask", "act", "done")
-PAGING = ("pages", "answers")
+PAGING = ("pages", "answer_pages")
 """They ask for one page after another, which only reads."""
 READING = (
     *("tokens", "users", "completeness", "event-hours", "dry-run"),

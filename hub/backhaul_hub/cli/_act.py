@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from backhaul_hub.db.lock import alone_with
 from backhaul_hub.db.store import Registry
 from backhaul_hub.enrol.revoke import leave_for_servers
 from backhaul_hub.errors import HubError, NobodyAnswersError, RegistryHeldError
+from backhaul_hub.migrate.stopping import answers
 from backhaul_hub.nats.connection import any_listens, connect
 from backhaul_hub.nats.system_requests import reload_servers
 from backhaul_hub.servers import urls
@@ -75,7 +77,7 @@ async def done(
         await _look_again()
 
 
-async def answers(
+async def answer_pages(
     directory: Path,
     service: str,
     question: dict[str, Any],
@@ -96,7 +98,9 @@ async def answers(
 
 async def pages(directory: Path, service: str, question: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the rows of all pages, which stand under the service's name. Raises: HubError."""
-    return [row async for page in answers(directory, service, question) for row in page[service]]
+    return [
+        row async for page in answer_pages(directory, service, question) for row in page[service]
+    ]
 
 
 async def _look_again() -> None:
@@ -111,9 +115,8 @@ async def _asked(
     *,
     reads: bool,
 ) -> dict[str, Any]:
-    access, first = Operator(directory), "" if reads else HERE
     if client is not None:
-        return await access.ask(client, service, question, reads=reads, first=first)
+        return await _answered(directory, service, question, client, reads=reads)
     config = load(directory)
     if not await any_listens(config.nats.url):
         raise NobodyAnswersError(not_there(config))
@@ -122,9 +125,29 @@ async def _asked(
     except HubError as error:
         raise NobodyAnswersError(error.message, hint=error.hint) from error
     try:
-        return await access.ask(client, service, question, reads=reads, first=first)
+        return await _answered(directory, service, question, client, reads=reads)
     finally:
         await client.close()
+
+
+async def _answered(
+    directory: Path, service: str, question: dict[str, Any], client: Client, *, reads: bool
+) -> dict[str, Any]:
+    access, first = Operator(directory), "" if reads else HERE
+    ask = partial(access.ask, client, service, question, reads=reads, first=first)
+    try:
+        return await ask()
+    except NobodyAnswersError:
+        if not await answers(client):
+            raise
+    # It has just begun to answer, or is of a version that writes hub.db without a lock.
+    try:
+        return await ask()
+    except NobodyAnswersError as error:
+        raise HubError(
+            "the control plane that runs is older than this command line",
+            hint="restart it: systemctl restart backhaul-hub.service",
+        ) from error
 
 
 def not_there(config: HubConfig) -> str:

@@ -16,7 +16,7 @@ from backhaul_hub.alerts.dry_run import made_up
 from backhaul_hub.alerts.outbox import NoticeMessage
 from backhaul_hub.alerts.plan import Notice
 from backhaul_hub.alerts.senders import Sender
-from backhaul_hub.cli._act import answers
+from backhaul_hub.cli._act import answer_pages
 from backhaul_hub.cli._ask import Operator, ask
 from backhaul_hub.cli._options import directory_option, json_option
 from backhaul_hub.cli._printing import print_json
@@ -104,7 +104,7 @@ async def _coming(
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Return the notices to come, and the groups of routes that are not in the tree."""
     found, unknown = list[dict[str, Any]](), list[str]()
-    async for page in answers(directory, "dry-run", question, key="skip"):
+    async for page in answer_pages(directory, "dry-run", question, key="skip"):
         found += page["alerts"]
         unknown = page["unknown"]
     return found, unknown

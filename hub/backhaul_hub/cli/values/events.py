@@ -10,7 +10,7 @@ import click
 
 from backhaul_codec.assurance.completeness import HOUR_NS
 from backhaul_codec.state.point_text import shown, utc
-from backhaul_hub.cli._act import answers
+from backhaul_hub.cli._act import answer_pages
 from backhaul_hub.cli._ask import Operator, Visitor
 from backhaul_hub.cli._options import access_option, json_option, time_ns
 from backhaul_hub.cli._printing import print_json
@@ -74,7 +74,7 @@ async def _ask(access: Operator | Visitor, question: dict[str, Any], now_ns: int
         hours = {"from_ns": question["since_ns"], "to_ns": now_ns, "device": question["device"]}
         # First the hours, then the events: of an hour that is complete by now, all are found.
         standing = dict[str, Any]()
-        async for page in answers(access.directory, "event-hours", hours, client):
+        async for page in answer_pages(access.directory, "event-hours", hours, client):
             standing |= page["hours"]
         env = load(access.directory).twin.env
         devices = None if question["device"] is None else [question["device"]]
