@@ -63,7 +63,7 @@ class OlderRegistryError(RegistryError):
 
 
 class RegistryHeldError(RegistryError):
-    """Another process has hub.db; two that write it at once would each miss what the other wrote."""
+    """Another process has hub.db: two that write it at once would miss each other's rows."""
 
     def __init__(self, path: Path, holder: str) -> None:
         super().__init__(

@@ -296,7 +296,7 @@ class UserRemove(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Users(msgspec.Struct, forbid_unknown_fields=True):
-    """A page of those who have credentials: whose names come after one."""
+    """A page of the people with credentials, by name: those after one."""
 
     after: str = ""
 

@@ -23,6 +23,7 @@ from backhaul_hub.errors import ConfigError, HubError, RightsError
 from backhaul_hub.people.identity import May, Person
 from backhaul_hub.people.login import read_person
 from backhaul_runtime.clock import SystemClock
+from tests.support.act_names import ACTS
 from tests.support.hub_acts import add_person
 from tests.support.nats_server import NatsServer
 from tests.support.rig import patient
@@ -53,7 +54,7 @@ async def test_the_server_refuses_all_subjects_but_ones_own(people: People) -> N
         Person("berta", "plant-7", May.WRITE).ask("set"),
         Person("berta", "fleet", May.READ).ask("get"),
         Person("berta", "depot", May.READ).ask("get"),
-        "hub.get", "hub.history", "history.ask", "hub.set", "hub.node", "hub.reload", "hub.changed.VID-001",
+        "hub.get", "hub.history", "history.ask", "hub.set", "hub.node", "hub.changed.VID-001", *(f"hub.{service}" for service in ACTS),
         "up.plant-7.VID-001.x.%", "inbox.berta.x", "inbox.anna.x",
         "fleet.prod.veh.VID-001.cmd.a", "in.VID-001.p.x", "dn.VID-001.x", "clk.VID-001",
         "$JS.API.INFO", "$JS.API.STREAM.DELETE.UP_00", "$JS.API.STREAM.MSG.GET.TWIN_STATE",

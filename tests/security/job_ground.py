@@ -17,6 +17,7 @@ from backhaul_hub.setup.hub_directory import create_hub
 from backhaul_hub.streams.streams import declared_streams, reconcile, stream_names
 from backhaul_spark.nats.connection import Connection
 from backhaul_spark.nats.endpoint import endpoint_from
+from tests.support.act_names import ACTS
 from tests.support.hub_layout import local_layout
 from tests.support.rig.parts import HubRig
 
@@ -75,6 +76,7 @@ ELSEWHERE = (
     *("$KV.TWIN_SHADOW.fleet.prod.veh.VID-001.desired", "$O.TWIN_BLOBS.M.x", "$JS.FC.UP_00.a.b"),
     *("hub.devices", "hub.reload", "hub.set", "hub.commands.deliver", "hub.alerts.deliver"),
     *("history.ask", "hub.history"),
+    *(f"hub.{service}" for service in ACTS),
     *("ask.ann.x.get", "up.x.y", "inbox.ann.x", "clk.VID-001", "blob.VID-001", "enrol.x"),
     *(
         "$SYS.REQ.CLAIMS.UPDATE",

@@ -1,4 +1,4 @@
-"""What command lines have done to hub.db, or read there: by the control plane that leads, or by themselves where none does.
+"""Acts of command lines on hub.db: carried out by the control plane that leads, or by themselves where none does.
 
 Either way it is the same act: `Acts` over an open hub.db. In account HUB it is asked as `hub.<service>`; nobody else
 reaches that. An answer may hold a secret: a token, a vehicle's or a person's login. None is logged.
@@ -65,7 +65,7 @@ Returns why they could not; empty: all did.
 
 
 class Act(NamedTuple):
-    """One service of `Acts`: its question, and who answers."""
+    """One service of `Acts`: its question and its answer."""
 
     service: str
     question: type[Any]
@@ -114,7 +114,7 @@ class Acts:
         )
 
     async def here(self, _: q.Nothing) -> dict[str, Any]:
-        """Return nothing: whoever hears that will hear the next answer, too."""
+        """Return nothing: an asker who hears that hears the next answer, too."""
         return {}
 
     async def enrol(self, asked: q.Enrol) -> dict[str, Any]:
@@ -282,5 +282,5 @@ class Acts:
         return {}
 
     def _documents(self) -> Documents:
-        """Return what makes documents, by hub.toml as it is now. Raises: ConfigError."""
+        """Return the maker of documents, by hub.toml as it is now. Raises: ConfigError."""
         return Documents(self._directory, load(self._directory), self._keys)

@@ -1,4 +1,4 @@
-"""Who has hub.db: one process at a time, by a lock on a file beside it.
+"""The lock of hub.db: one process at a time has it, by a file beside it.
 
 The kernel takes the lock back when its holder ends, however that ends. It is no lock on hub.db itself: a process that
 closes any descriptor of a file gives up its POSIX locks there, SQLite's too.

@@ -61,7 +61,7 @@ class RotationKeeper:
         self._to_learn = False
 
     async def look(self, registry: Registry) -> None:
-        """Learn the rotations of hub.db: at the start, and whenever a command line has written there."""
+        """Learn the rotations of hub.db: at the start, and after each act on them."""
         rows = await rotations(registry)
         for device in self.rotations.keys() - rows.keys():
             self.forget(device)
@@ -176,7 +176,7 @@ class RotationKeeper:
     async def _stands(self, rotation: Rotation, registry: Registry) -> bool:
         """Tell whether a rotation is in hub.db as it is here.
 
-        A command line may have revoked the device, or begun anew, and we have not been told yet: a
+        An act may have revoked the device, or begun anew, and we have not been told yet: a
         login that is signed then is for a key that nobody would ever revoke. Once the key is in hub.db
         both do.
         """
@@ -215,7 +215,7 @@ class RotationKeeper:
     async def _ended(self, registry: Registry, done: Rotation) -> tuple[Sequence[RowChange], bool]:
         """Return the statements that end a rotation, and whether hub.db still has it.
 
-        A command line may have begun anew, or given the device other nodes, and we have not been told yet.
+        An act may have begun anew, or given the device other nodes, and we have not been told yet.
         """
         row = (await rotations(registry)).get(done.device)
         device = (await read_devices(registry)).get(done.device)

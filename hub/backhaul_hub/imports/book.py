@@ -1,4 +1,4 @@
-"""What hub.db knows of imports, as a run of one asks it: each question is a transaction of its own."""
+"""The book of imports in hub.db, as a run of one asks it: each question is a transaction of its own."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class ImportKept(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ImportBook(Protocol):
-    """What a run asks; each method raises HubError where hub.db refuses, or nobody answers."""
+    """The questions of a run; each method raises HubError where hub.db refuses, or nobody answers."""
 
     async def stream(self) -> tuple[str, int] | None:
         """Return when the stream was made that was published to, and how far it went at least."""
@@ -69,7 +69,7 @@ class ImportBook(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RegistryBook:
-    """The book itself, for whoever has hub.db."""
+    """The book itself, for the process that has hub.db."""
 
     _registry: Registry
 

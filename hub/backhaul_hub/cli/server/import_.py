@@ -153,7 +153,7 @@ class _Work:
 
 @dataclass(frozen=True, slots=True)
 class AskedBook:
-    """What hub.db knows of imports, asked as each command line asks (`imports.book`)."""
+    """The book of imports (`imports.book`), asked as each command line asks."""
 
     directory: Path
     client: Client
