@@ -93,7 +93,9 @@ async def test_a_command_that_comes_while_the_control_plane_starts_is_carried_ou
         monkeypatch.setattr(_act, "_look_again", note_held)
         question = {"device": VID.id}
         asking.append(asyncio.create_task(_act.done(rig.directory, "add-device", question)))
-        await refused.wait()
+        waiting = asyncio.create_task(refused.wait())
+        await asyncio.wait([*asking, waiting], return_when=asyncio.FIRST_COMPLETED)
+        assert waiting.done(), "it has not waited"
         await start(leafs)
 
     monkeypatch.setattr(Leafs, "start", start_late)

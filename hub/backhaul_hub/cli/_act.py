@@ -65,6 +65,9 @@ async def done(
         try:
             return await _asked(directory, service, question, client, reads=reads)
         except NobodyAnswersError as nobody:
+            if not (directory / "keys").exists():
+                what = f"{nobody.message}; and {directory} is no hub's directory, only a way to it"
+                raise HubError(what, hint="start the control plane: backhaul-hub up") from nobody
             try:
                 async with alone_with(directory, f"backhaul-hub {service}"):
                     return await _by_ourselves(directory, service, question, reads=reads)

@@ -28,6 +28,8 @@ from backhaul_hub.nats.connection import connect
 from backhaul_hub.people.login import connect_person, read_person
 
 _TIMEOUT_S = 30.0
+# Of one that answers already: while a server of a cluster is away, each that is told of accounts is waited for.
+_ACT_S = 90.0
 # Through a cluster an answer may come before its server knows who waits for it, and is gone then.
 # Each time twice as long after: a person's question that takes long is one of the few of theirs that are
 # answered at once (OF_ONE_MAX), and so is each that is asked again beside it.
@@ -157,14 +159,25 @@ async def _request(
 ) -> Msg:
     """Ask, and every so often again (None: once), until the first answer; `before` that, ask there (empty: do not).
 
-    Raises: NatsError, TimeoutError.
+    Raises:
+        NatsError, TimeoutError: nobody answers.
+        HubError: what was asked before was answered, and this was not.
     """
     inbox = client.new_inbox()
     answers = await client.subscribe(f"{inbox}.*")
     try:
-        if before:
-            await _first(client, answers, before, b"", f"{inbox}.before", _AGAIN_S)
-        return await _first(client, answers, subject, body, f"{inbox}.answer", again_s)
+        if not before:
+            return await _first(
+                client, answers, subject, body, f"{inbox}.answer", again_s, _TIMEOUT_S
+            )
+        await _first(client, answers, before, b"", f"{inbox}.before", _AGAIN_S, _TIMEOUT_S)
+        try:
+            return await _first(client, answers, subject, body, f"{inbox}.answer", again_s, _ACT_S)
+        except TimeoutError as error:
+            raise HubError(
+                f"the control plane was asked, and has not answered for {_ACT_S:g} s",
+                hint="whether it was done is not known: look, then again",
+            ) from error
     finally:
         if not client.is_closed:
             await answers.unsubscribe()
@@ -177,9 +190,10 @@ async def _first(
     body: bytes,
     reply: str,
     again_s: float | None,
+    timeout_s: float,
 ) -> Msg:
     """Return the first answer that comes to `reply`. Raises: NatsError, TimeoutError."""
-    async with asyncio.timeout(_TIMEOUT_S):
+    async with asyncio.timeout(timeout_s):
         while True:
             await client.publish(subject, body, reply=reply)
             with contextlib.suppress(TimeoutError):

@@ -20,7 +20,7 @@ from backhaul_hub.access.identity_documents import Documents
 from backhaul_hub.access.keys import HubKeys
 from backhaul_hub.config import load
 from backhaul_hub.control.coming_notices import coming_notices
-from backhaul_hub.db.devices import read_devices
+from backhaul_hub.db.devices import ids_after, known_ids
 from backhaul_hub.db.store import Registry
 from backhaul_hub.enrol import rows as enrolment_rows
 from backhaul_hub.enrol.add_device import (
@@ -138,8 +138,7 @@ class Acts:
         done: AddedDevice | ChangedNodes
         link = {"link_kbit_s": asked.link_kbit_s, "link_mode": asked.link_mode}
         given: dict[str, Any] = {name: said for name, said in link.items() if said is not None}
-        known = await read_devices(self._registry) if asked.nodes is not None else {}
-        if asked.nodes is not None and device in known:
+        if asked.nodes is not None and await known_ids(self._registry, [device]):
             if given:
                 raise RegistryError(
                     f"device {device} exists already and keeps its {', '.join(given)}",
@@ -179,17 +178,16 @@ class Acts:
     async def tokens(self, asked: q.Tokens) -> dict[str, Any]:
         """Return a page of tokens, without their secrets."""
         now_ns = self._clock.now_ns()
-        found: list[dict[str, Any]] = []
-        following = None
-        for each in await enrolment_rows.every(self._registry):
-            if each.device <= asked.after or asked.device not in (None, each.device):
-                continue
-            if len(found) >= _PAGE and each.device != found[-1]["device"]:
-                following = found[-1]["device"]
-                break
-            if asked.every or each.state(now_ns) == "open":
-                found.append(described(each, now_ns))
-        return {"tokens": found, "next": following}
+        if asked.device is None:
+            found = await enrolment_rows.of_devices_after(self._registry, asked.after, _PAGE)
+        else:
+            found = await enrolment_rows.of_device(self._registry, asked.device)
+        shown = [each for each in found if asked.every or each.state(now_ns) == "open"]
+        whole = len({each.device for each in found}) < _PAGE
+        return {
+            "tokens": [described(each, now_ns) for each in shown],
+            "next": None if whole or asked.device is not None else found[-1].device,
+        }
 
     async def user_add(self, asked: q.UserAdd) -> dict[str, Any]:
         """Give somebody rights; the answer holds the credentials, and nothing else ever does."""
@@ -240,16 +238,14 @@ class Acts:
         hours = hours_between(asked.from_ns // HOUR_NS * HOUR_NS, asked.to_ns)
         if len(hours) > HOURS_MAX:
             raise HubError(f"since {len(hours)} hours ago: {HOURS_MAX} at most")
-        known = sorted(await read_devices(self._registry))
-        if asked.device is not None and asked.device not in known:
-            raise RegistryError(
-                f"there is no device {asked.device}", hint="list them with: backhaul-hub devices"
-            )
-        wanted = known if asked.device is None else [asked.device]
-        left = [each for each in wanted if each > asked.after]
-        page = left[: max(1, _HOURS // max(1, len(hours)))]
+        count = max(1, _HOURS // max(1, len(hours)))
+        if asked.device is None:
+            page = await ids_after(self._registry, asked.after, count)
+        else:
+            page = [asked.device]
         found = {each: await standing_of(self._registry, each, hours) for each in page}
-        return {"hours": found, "next": page[-1] if len(left) > len(page) else None}
+        whole = asked.device is not None or len(page) < count
+        return {"hours": found, "next": None if whole else page[-1]}
 
     async def dry_run(self, asked: q.DryRun) -> dict[str, Any]:
         """Return a page of the notices to come, by hub.toml as it is now."""
@@ -262,7 +258,7 @@ class Acts:
 
     async def import_start(self, asked: ImportStart) -> dict[str, Any]:
         """Return which devices the hub does not know, and how far the stream of imports went at least."""
-        known = await read_devices(self._registry)
+        known = await known_ids(self._registry, asked.devices)
         unknown = [device for device in asked.devices if device not in known]
         return {"unknown": unknown, "stream": await RegistryBook(self._registry).stream()}
 

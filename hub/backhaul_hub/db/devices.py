@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+
+import msgspec
 
 from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.store import Registry
@@ -53,12 +55,24 @@ async def add_device(
 
     async def decided() -> tuple[list[RowChange], None]:
         await require_free(registry, device.id)
-        if device.id in await read_devices(registry):
+        if await known_ids(registry, [device.id]):
             raise RegistryError(f"device {device.id} exists already")
         first()
         return enrolled(device), None
 
     await registry.write_decided(decided)
+
+
+async def known_ids(registry: Registry, ids: Sequence[str]) -> set[str]:
+    """Return which of some ids are devices'. Raises: RegistryError."""
+    query = "SELECT id FROM device WHERE id IN (SELECT value FROM json_each(?))"
+    return {id_ for (id_,) in await registry.fetch(query, (msgspec.json.encode(ids).decode(),))}
+
+
+async def ids_after(registry: Registry, after: str, count: int) -> list[str]:
+    """Return the ids of the devices that come after one, in their order, at most `count`. Raises: RegistryError."""
+    query = "SELECT id FROM device WHERE id > ? ORDER BY id LIMIT ?"
+    return [id_ for (id_,) in await registry.fetch(query, (after, count))]
 
 
 async def require_free(registry: Registry, device: str) -> None:

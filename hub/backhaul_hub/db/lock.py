@@ -35,10 +35,7 @@ async def alone_with(directory: Path, who: str, *, wait_s: float = 0.0) -> Async
         RegistryError: the file of the lock cannot be opened.
     """
     until_s = asyncio.get_running_loop().time() + wait_s
-    try:
-        descriptor = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError as error:
-        raise RegistryError(f"{directory / LOCK}: {error.strerror}") from error
+    descriptor = _opened(directory)
     with os.fdopen(descriptor, "r+") as file:
         while not _locked(descriptor):
             if asyncio.get_running_loop().time() >= until_s:
@@ -49,6 +46,18 @@ async def alone_with(directory: Path, who: str, *, wait_s: float = 0.0) -> Async
         file.write(f"{who}, process {os.getpid()}\n")
         file.flush()
         yield
+
+
+def _opened(directory: Path) -> int:
+    """Return a descriptor of the lock's file. Raises: RegistryError."""
+    try:
+        descriptor = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise RegistryError(f"{directory / LOCK}: {error.strerror}") from error
+    if os.geteuid() == 0:  # the one whose hub it is opens it as well
+        owner = directory.stat()
+        os.fchown(descriptor, owner.st_uid, owner.st_gid)
+    return descriptor
 
 
 def _locked(descriptor: int) -> bool:

@@ -77,6 +77,16 @@ async def of_device(registry: Registry, device: str) -> list[Enrolment]:
     return [Enrolment(*row) for row in rows]
 
 
+async def of_devices_after(registry: Registry, after: str, count: int) -> list[Enrolment]:
+    """Return all tokens of the devices that come after one, at most `count` devices, the newest last. Raises: RegistryError."""
+    rows = await registry.fetch(
+        f"SELECT {_COLUMNS} FROM enrolment WHERE device IN (SELECT DISTINCT device FROM enrolment"  # noqa: S608
+        " WHERE device > ? ORDER BY device LIMIT ?) ORDER BY device, made_ns",
+        (after, count),
+    )
+    return [Enrolment(*row) for row in rows]
+
+
 async def every(registry: Registry) -> list[Enrolment]:
     """Return all tokens that are remembered, by device, the newest last. Raises: RegistryError."""
     rows = await registry.fetch(f"SELECT {_COLUMNS} FROM enrolment ORDER BY device, made_ns")  # noqa: S608

@@ -16,7 +16,7 @@ from backhaul_codec.assurance.completeness import (
 )
 from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.continuity.lane_state import LaneState
-from backhaul_hub.db.devices import read_devices
+from backhaul_hub.db.devices import known_ids
 from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import RegistryError
 from backhaul_hub.uplink.device_words_store import marks_of, marks_of_each
@@ -78,7 +78,7 @@ async def hour_reports_of(
     Raises:
         RegistryError: there is no such device, or the database refused.
     """
-    if device not in await read_devices(registry):
+    if not await known_ids(registry, [device]):
         raise RegistryError(
             f"there is no device {device}", hint="list them with: backhaul-hub devices"
         )
