@@ -11,7 +11,7 @@ from pathlib import Path
 
 @contextlib.contextmanager
 def alone_in(directory: Path) -> Iterator[None]:
-    """Hold the hub directory's lock: devices are added one at a time."""
+    """Hold the lock on the files of a hub directory: one command at a time writes them, and a backup reads them whole."""
     descriptor = os.open(directory / "lock", os.O_WRONLY | os.O_CREAT, 0o600)
     with os.fdopen(descriptor, "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

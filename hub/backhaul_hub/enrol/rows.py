@@ -87,12 +87,6 @@ async def of_devices_after(registry: Registry, after: str, count: int) -> list[E
     return [Enrolment(*row) for row in rows]
 
 
-async def every(registry: Registry) -> list[Enrolment]:
-    """Return all tokens that are remembered, by device, the newest last. Raises: RegistryError."""
-    rows = await registry.fetch(f"SELECT {_COLUMNS} FROM enrolment ORDER BY device, made_ns")  # noqa: S608
-    return [Enrolment(*row) for row in rows]
-
-
 async def open_tokens(registry: Registry, now_ns: int) -> list[str]:
     """Return the devices that have a token which can still be used. Raises: RegistryError."""
     rows = await registry.fetch(
