@@ -163,3 +163,26 @@ def test_from_1970_on_what_is_told_not_to_be_there_is_not_there(tmp_path: Path) 
     assert "raw, 2 rows from 1970-01-01" in said
     assert "1 points without a believable time are not among them" in said
     assert "9.0" not in said
+
+
+def test_rows_of_very_many_devices_are_put_in_order_with_a_block_of_each_run_in_memory() -> None:
+    """More names than one block has rows: each block holds its own, and not those of its run."""
+    dice = random.Random(2)
+    rows = [(f"V-{dice.randrange(90_000)}", "a", "t", "", None, at) for at in range(70_000)]
+    numbered = [(*row, at) for at, row in enumerate(rows)]
+    taken: list[pa.RecordBatch] = []
+    whole = by_series._with_own_texts
+
+    def noted(batch: pa.RecordBatch) -> pa.RecordBatch:
+        taken.append(whole(batch))
+        assert taken[-1].to_pylist() == batch.to_pylist()
+        return taken[-1]
+
+    with (
+        mock.patch.object(by_series, "RUN_ROWS", 1 << 15),
+        mock.patch.object(by_series, "_with_own_texts", noted),
+    ):
+        tables = list(in_order(iter(batches_of(numbered, 1 << 15))))
+    found = [tuple(row.values()) for table in tables for row in table.to_pylist()]
+    assert found == sorted(numbered, key=lambda row: (row[0], row[5]))
+    assert max(len(each.column("device").dictionary) for each in taken) <= by_series.BLOCK_ROWS

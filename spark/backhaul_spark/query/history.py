@@ -18,6 +18,13 @@ from backhaul_codec.state.point_text import shown
 from backhaul_spark.columns import STAMP
 from backhaul_spark.decode.series import parse_series as parse_names
 from backhaul_spark.errors import NothingFoundError, OptionError
+from backhaul_spark.query.series_points import (
+    PLACES,
+    TIMELESS_DAY,
+    VALUES,
+    Asked,
+    SeriesPoints,
+)
 from backhaul_spark.rollup.known_at import LENGTHS, rollups_known_at
 from backhaul_spark.rollup.rollup import POINTS_FROM, ROLLUP_APP
 from backhaul_spark.tables.delta import committed_ingest, dataset_of, open_if_there, open_table
@@ -28,9 +35,6 @@ Resolution = Literal["raw", "1m", "1h", "1d"]
 # The finest resolution that still gives a plot no more rows than it has pixels, at 1 Hz.
 RAW_UP_TO = timedelta(hours=6)
 MINUTES_UP_TO = timedelta(days=10)
-
-NUMBERS = (1, 2, 3)
-TEXTS = (4,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +98,7 @@ class History:
     def __init__(self, root: str) -> None:
         self._root = root
         self._points = open_table(root, POINTS_TABLE)
-        self._dataset = dataset_of(self._points)
+        self._series = SeriesPoints(root, self._points)
         self._rollups = open_if_there(root, ROLLUPS_TABLE)
         kept_from = self._points.metadata().configuration.get(POINTS_FROM)
         # Of days before this one retention has taken the points; their rollups stay.
@@ -145,11 +149,8 @@ class History:
             first, last = self._extent(series)
             start, end = start or first, end or last + timedelta(microseconds=1)
         whole = not self._kept_from or start.astimezone(UTC).date() >= self._kept_from
-        within = (pc.field("time") >= _us(start)) & (pc.field("time") < _us(end))
-        within &= pc.field("date") > _UNTIMED
-        if self._rollups is None or (
-            whole and self._dataset.count_rows(filter=_of(series) & within) <= rows_max
-        ):
+        asked = Asked(_names(series), _TIMED, _us(start), _us(end), deleted=True)
+        if self._rollups is None or (whole and self._series.count(asked) <= rows_max):
             return "raw"
         return "1m" if (end - start) / timedelta(minutes=1) <= rows_max else "1h"
 
@@ -167,25 +168,23 @@ class History:
         Raises:
             NothingFoundError: the series has no points.
         """
-        rows = self._dataset.to_table(
-            columns=["time", "date"], filter=_of(series) & pc.field("dtype").isin(NUMBERS + TEXTS)
-        )
-        timed = rows.filter(pc.field("date") > _UNTIMED)
+        times = self._series.extent_us(Asked(_names(series), _TIMED, deleted=True))
         old = self._without_points(["window_start"], _of(series)).column("window_start")
-        known = timed.column("time"), old, pc.add(old, pa.scalar(_LAST_OF_HOUR))
-        times = pa.chunked_array([chunk for each in known for chunk in each.chunks], STAMP)
-        bounds = pc.min_max(times if len(times) else rows.column("time")).as_py()
-        if bounds["min"] is None:
+        hours = pc.min_max(old.cast(pa.int64())).as_py()
+        if hours["min"] is not None:
+            last_us = hours["max"] + _LAST_OF_HOUR // timedelta(microseconds=1)
+            times = _hull(times, (hours["min"], last_us))
+        if times is None:
+            times = self._series.extent_us(Asked(_names(series), _UNTIMED, deleted=True))
+        if times is None:
             raise NothingFoundError(
                 f"no points of {series} of {series.device}", self._known(series)
             )
-        return bounds["min"], bounds["max"]
+        return _moment(times[0]), _moment(times[1])
 
     def _untimed(self, series: Series) -> int:
         """Return how many points have no believable time. They stand in a partition of their own."""
-        kinds = pc.field("dtype").isin(NUMBERS + TEXTS)
-        wanted = (pc.field("date") == _UNTIMED) & _of(series) & kinds
-        return int(self._dataset.count_rows(filter=wanted))
+        return self._series.count(Asked(_names(series), _UNTIMED, deleted=True))
 
     def _without_points(self, columns: list[str], wanted: Any) -> pa.Table:
         """Return hours of days whose points retention has taken."""
@@ -198,21 +197,19 @@ class History:
     def _raw(
         self, series: Series, start: datetime, end: datetime, known_at: datetime | None
     ) -> pa.Table:
-        within = (pc.field("time") >= _us(start)) & (pc.field("time") < _us(end))
-        first_day, last_day = start.astimezone(UTC).date(), end.astimezone(UTC).date()
-        days = (pc.field("date") >= first_day) & (pc.field("date") <= last_day)
+        days = start.astimezone(UTC).date(), end.astimezone(UTC).date()
         # Of those without a believable time it is said how many there are.
-        days &= pc.field("date") > _UNTIMED
-        live = pc.bit_wise_and(pc.field("tombstone"), 1) == 0
-        kinds = pc.field("dtype").isin(NUMBERS + TEXTS)
-        wanted = _of(series) & days & within & live & kinds
-        if known_at is not None:
-            wanted &= pc.field("ingested_at") <= _us(known_at)
-        rows = self._dataset.to_table(list(_READ), filter=wanted)
-        rows = _once(_by_time(rows))
+        days = max(days[0], _TIMED[0]), days[1]
+        known_us = None if known_at is None else _us(known_at)
+        asked = Asked(_names(series), days, _us(start), _us(end), known_us)
+        rows = self._series.rows(asked)
+        ordered = _by_time(rows)
+        if ordered is None:
+            ordered = _by_place(self._series.rows(asked, (*VALUES, *PLACES)))
+        rows = _once(ordered)
         return pa.table(
             {
-                "time": rows.column("time"),
+                "time": _floor(rows.column("time_ns")),
                 "value": _as_double(rows),
                 "whole": _as_whole(rows),
                 "text": rows.column("value_text"),
@@ -234,8 +231,8 @@ class History:
             & (pc.field("date") >= start.date())
             & (pc.field("date") <= end.date())
             & _of(series)
-            & (begin >= _us(_begin(start, width)))
-            & (begin < _us(end))
+            & (begin >= _stamp(_begin(start, width)))
+            & (begin < _stamp(end))
         )
         if known_at is None:
             table = self._rollups or open_table(self._root, ROLLUPS_TABLE)
@@ -253,7 +250,7 @@ class History:
         """Name the series that there are instead."""
         of_device = pc.field("device") == series.device
         columns = ["node", "type", "key"]
-        rows = self._dataset.to_table(columns=columns, filter=of_device)
+        rows = dataset_of(self._points).to_table(columns=columns, filter=of_device)
         rows = pa.concat_tables([rows, self._without_points(columns, of_device)])
         if not rows.num_rows:
             return f"the tables hold nothing of {series.device}; see `backhaul-spark completeness`"
@@ -263,16 +260,35 @@ class History:
         return f"{series.device} has: {', '.join(known[:20])}" + (" ..." if len(known) > 20 else "")
 
 
-# Of each reading, in its place; a reader of one series pays for each column.
-_READ = ("time", "time_ns", "epoch", "seq", "index", "letter", "dtype", "value_f64", "value_i64",
-         "value_text")  # fmt: skip
-_UNTIMED = date(1970, 1, 1)
+_UNTIMED = (TIMELESS_DAY, TIMELESS_DAY)
+_TIMED = (TIMELESS_DAY + timedelta(days=1), date.max)
 _LAST_OF_HOUR = LENGTHS["1h"] - timedelta(microseconds=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def _us(moment: datetime) -> pa.Scalar:
-    return pa.scalar(moment, pa.timestamp("us", tz="UTC"))
+def _us(moment: datetime) -> int:
+    return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+def _stamp(moment: datetime) -> pa.Scalar:
+    return pa.scalar(moment, STAMP)
+
+
+def _moment(us: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=us)
+
+
+def _hull(one: tuple[int, int] | None, other: tuple[int, int]) -> tuple[int, int]:
+    return other if one is None else (min(one[0], other[0]), max(one[1], other[1]))
+
+
+def _names(series: Series) -> tuple[str, str, str, str]:
+    return series.device, series.node, series.type, series.key
+
+
+def _floor(time_ns: pa.ChunkedArray) -> pa.Array:
+    """Return times in µs, as the column `time` has them: never later than they were."""
+    return pa.array(np.floor_divide(time_ns.to_numpy(), 1000)).cast(STAMP)
 
 
 def _of(series: Series) -> Any:
@@ -284,13 +300,17 @@ def _of(series: Series) -> Any:
     )
 
 
-def _by_time(rows: pa.Table) -> pa.Table:
-    """Return the rows by time_ns, seq, index and epoch; they mostly are, but for the order of days."""
+def _by_time(rows: pa.Table) -> pa.Table | None:
+    """Return the rows by time, None where two have one time."""
     time_ns = rows.column("time_ns").to_numpy()
+    if (np.diff(time_ns) > 0).all():
+        return rows
     order = np.argsort(time_ns, kind="stable")
-    if (np.diff(time_ns[order]) == 0).any():
-        return rows.sort_by([(n, "ascending") for n in ("time_ns", "seq", "index", "epoch")])
-    return rows if (np.diff(time_ns) > 0).all() else rows.take(pa.array(order))
+    return None if (np.diff(time_ns[order]) == 0).any() else rows.take(pa.array(order))
+
+
+def _by_place(rows: pa.Table) -> pa.Table:
+    return rows.sort_by([(n, "ascending") for n in ("time_ns", "seq", "index", "epoch")])
 
 
 def _once(rows: pa.Table) -> pa.Table:
@@ -319,7 +339,10 @@ def _once(rows: pa.Table) -> pa.Table:
 
 def _as_double(rows: pa.Table) -> pa.ChunkedArray:
     """Return the numbers as doubles, null for text. Integers beyond 2^53 are rounded."""
-    return pc.coalesce(rows.column("value_f64"), _of_integers(rows, pa.float64()))
+    doubles = rows.column("value_f64")
+    if rows.column("value_i64").null_count == rows.num_rows:
+        return doubles
+    return pc.coalesce(doubles, _of_integers(rows, pa.float64()))
 
 
 def _as_whole(rows: pa.Table) -> pa.ChunkedArray:

@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from backhaul_spark.tables.part_file import row_groups
 
@@ -27,19 +28,19 @@ TIME = "time_ns"
 ASCENDING = ("time", "time_ns", "stored_at")
 # So many rows are sorted in memory: each of them is there four times for a moment.
 RUN_ROWS = 1 << 16
-# So many rows of each run are in memory while runs are merged, and all texts of all of them.
+# So many rows of each run are in memory while runs are merged, with their texts.
 BLOCK_ROWS = 1 << 10
 TEXT_BYTES_MAX = 64 << 20
-# And so many names of devices, nodes, types and keys.
-NAMES_MAX = 1 << 15
+# And all names of devices, nodes, types and keys, with the place of each.
+NAMES_MAX = 1 << 18
 _SERIES_MAX = 1 << 62
 
 
 def in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     """Yield the rows by device, node, type, key and time, in tables of a row group each.
 
-    Rows that are alike in those keep their order. Where texts come to more than TEXT_BYTES_MAX, or
-    names are more than NAMES_MAX, the rows after that stay as they come.
+    Rows that are alike in those keep their order. Where the texts of a block of each run come to more than
+    TEXT_BYTES_MAX, or names are more than NAMES_MAX, the rows after that stay as they come.
 
     Args:
         batches: rows of points, texts as dictionaries (`part_file.read_batches`).
@@ -50,16 +51,19 @@ def in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         text_bytes = 0
         tables = row_groups(batches, RUN_ROWS)
         for table in tables:
-            text_bytes += _text_bytes(table)
             for name, known in names.items():
                 known.update(_column(table, name).dictionary.to_pylist())
-            if text_bytes > TEXT_BYTES_MAX or sum(map(len, names.values())) > NAMES_MAX:
-                names.clear()
-                yield from (run.whole() for run in runs)
-                yield table
-                yield from tables
-                return
-            runs.append(_Run(files.enter_context(tempfile.TemporaryFile()), _sorted(table)))
+            if sum(map(len, names.values())) <= NAMES_MAX:
+                run = _Run(files.enter_context(tempfile.TemporaryFile()), _sorted(table))
+                text_bytes += run.text_bytes
+                if text_bytes <= TEXT_BYTES_MAX:
+                    runs.append(run)
+                    continue
+            names.clear()
+            yield from (each.whole() for each in runs)
+            yield table
+            yield from tables
+            return
         orders = [_places(names[name]) for name in NAMES]
         if prod(len(order) + 1 for order in orders) > _SERIES_MAX:
             yield from (run.whole() for run in runs)
@@ -70,14 +74,18 @@ def in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 class _Run:
     """Sorted rows in a file, and those of them in memory.
 
-    `rows`: these, with `series` and `time_ns`, their keys.
+    `rows`: these, with `series` and `time_ns`, their keys; `text_bytes`: the most that their texts take.
     """
 
     def __init__(self, file: IO[bytes], table: pa.Table) -> None:
         self._file, self._left = file, table.num_rows
+        self.text_bytes = 0
         options = pa.ipc.IpcWriteOptions(compression="lz4")
         with pa.ipc.new_stream(pa.PythonFile(file, "w"), table.schema, options=options) as writer:
-            writer.write_table(table, max_chunksize=BLOCK_ROWS)
+            for batch in table.to_batches(BLOCK_ROWS):
+                block = _with_own_texts(batch)
+                self.text_bytes = max(self.text_bytes, _text_bytes(block))
+                writer.write_batch(block)
         self._reader: Any = None
         # Of its own: a slice would keep the whole in memory.
         self.rows: pa.Table = table.schema.empty_table()
@@ -86,7 +94,8 @@ class _Run:
     def whole(self) -> pa.Table:
         """Return all rows."""
         self._file.seek(0)
-        return pa.ipc.open_stream(pa.PythonFile(self._file, "r")).read_all()
+        rows = pa.ipc.open_stream(pa.PythonFile(self._file, "r")).read_all()
+        return rows.unify_dictionaries().combine_chunks()
 
     @property
     def more(self) -> bool:
@@ -186,6 +195,17 @@ def _column(table: pa.Table, name: str) -> pa.DictionaryArray:
     return table.column(name).chunk(0)
 
 
-def _text_bytes(table: pa.Table) -> int:
-    columns = (column.chunk(0) for column in table.columns if column.num_chunks)
-    return sum(c.dictionary.nbytes for c in columns if isinstance(c, pa.DictionaryArray))
+def _with_own_texts(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a batch whose dictionaries hold no more texts than it has rows: else a block had those of its run."""
+    columns = []
+    for column in batch.columns:
+        if isinstance(column, pa.DictionaryArray) and len(column.dictionary) > batch.num_rows:
+            used = pc.unique(column.indices.drop_null())
+            places = pc.index_in(column.indices, value_set=used)
+            column = pa.DictionaryArray.from_arrays(places, column.dictionary.take(used))
+        columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+
+
+def _text_bytes(batch: pa.RecordBatch) -> int:
+    return sum(c.dictionary.nbytes for c in batch.columns if isinstance(c, pa.DictionaryArray))
