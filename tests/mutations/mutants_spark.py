@@ -38,11 +38,43 @@ SPARK_MUTANTS = (
         "backlog-hides-its-clock",
         "of a day that was handed over later, the clock is looked for on that day alone",
         "spark/backhaul_spark/fleet/survey.py",
-        "ahead_in_a_backlog(stored_lags(points, late))",
-        "ahead_in_a_backlog(stored_lags(points, windows))",
+        "ahead_in_a_backlog(late_lags)",
+        "ahead_in_a_backlog(lags)",
         named(
             "tests/spark/fleet/test_job.py",
             "test_a_clock_that_is_ahead_while_its_days_come_as_a_backlog_is_no_drift",
+        ),
+    ),
+    Mutant(
+        "backlog-alone-hides-its-clock",
+        "of a day that came as an old backlog alone, nobody compares the daily rhythm with the fleet's",
+        "spark/backhaul_spark/fleet/survey.py",
+        "judge.clocks([*wrong, *shown])",
+        "judge.clocks(wrong)",
+        named(
+            "tests/spark/fleet/test_unjudged.py",
+            "test_a_clock_that_is_ahead_shows_in_an_old_backlog_and_is_called_no_drift",
+        ),
+    ),
+    Mutant(
+        "unjudged-stays-unsaid",
+        "what was not judged is printed, and in no table",
+        "spark/backhaul_spark/fleet/job.py",
+        "if changed or len(result) != len(known):",
+        "if False:",
+        named(
+            "tests/spark/fleet/test_unjudged.py",
+            "test_the_table_says_what_was_not_judged_until_it_is",
+        ),
+    ),
+    Mutant(
+        "deleted-reading-shown",
+        "history shows readings that were deleted",
+        "spark/backhaul_spark/query/series_points.py",
+        "if not asked.deleted:",
+        "if False:",
+        named(
+            "tests/spark/test_series_points.py", "test_a_series_is_read_as_the_scanner_reads_it"
         ),
     ),
 )

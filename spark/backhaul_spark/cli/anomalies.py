@@ -43,8 +43,8 @@ def anomalies(
 ) -> None:
     """Compare every device with its peers and its own past, and write the anomalies.
 
-    Peers are the devices of the same model and firmware. The result goes to the tables `anomalies`
-    and `fleet_days`. Without --day every ended day is judged whose rollups or completeness reports have
+    Peers are the devices of the same model and firmware. The result goes to the tables `anomalies`,
+    `unjudged` and `fleet_days`. Without --day every ended day is judged whose rollups or completeness reports have
     changed since, so that late data restates what was said of it. With --hub-dir the hub tells people of the last two
     days' anomalies as it tells them of alerts; a hub that is away ends the command, and the next run tells it.
     """
@@ -61,8 +61,8 @@ def anomalies(
     for each in days:
         _options.tell(f"judging {each}", quiet=quiet)
         done = job.run(each, hour)
-        rows = _rows(table_root, each, hour)
-        results.append(asdict(done) | {"found": rows})
+        rows, unjudged = _rows(table_root, each, hour)
+        results.append(asdict(done) | {"found": rows, "unjudged": unjudged})
         if not as_json:
             _print(done, rows)
     if hub_dir is not None:
@@ -107,10 +107,13 @@ def _publish(
     _options.tell(f"told the hub of {told.stored} anomalies, {told.repeats} it knew", quiet=quiet)
 
 
-def _rows(root: str, day: date, hour: int | None) -> list[dict[str, Any]]:
-    from backhaul_spark.fleet.standing import standing
+def _rows(
+    root: str, day: date, hour: int | None
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return what stands out, and what was not judged."""
+    from backhaul_spark.fleet.standing import standing, unjudged
 
-    return standing(root, day, hour)
+    return standing(root, day, hour), unjudged(root, day, hour)
 
 
 def _print(done: Done, rows: list[dict[str, Any]]) -> None:

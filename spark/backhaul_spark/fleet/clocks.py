@@ -24,6 +24,8 @@ BEHIND_S_MIN = 300.0
 BEHIND_HOURS_MIN = 3
 STEADY_S = 60.0
 """The distance of a clock that is behind changes by no more than this from hour to hour."""
+LATE_S_MIN = 3600.0
+"""A device of which no reading came sooner says nothing about its clock, unless it is behind."""
 UNSET_SHARE_MIN = 0.1
 UNSET = 2
 
@@ -35,12 +37,14 @@ class WrongClock:
     Attributes:
         offset_s: how far it is ahead; negative: behind; 0 where it only was unset.
         unset: readings stamped without a clock, of `points` in all.
+        others: how many others' daily rhythm shows it; 0: the time of storing does.
     """
 
     device: str
     offset_s: float
     unset: int
     points: int
+    others: int = 0
 
 
 LAGS = columns(
@@ -189,6 +193,19 @@ def ahead_in_a_backlog(lags: pa.Table) -> list[WrongClock]:
     the hub's future; what is older of it is as far ahead, and only looks late.
     """
     return [each for each in wrong_clocks(lags) if each.offset_s > 0]
+
+
+def late_alone(lags: pa.Table, late: HandedOver, late_lags: pa.Table) -> list[str]:
+    """Return the devices that handed readings over later, of which none in these tables came at once.
+
+    Args:
+        lags: of the day itself, schema LAGS.
+        late: the devices.
+        late_lags: of the time in which they handed over, schema LAGS.
+    """
+    both = pa.concat_tables([lags, late_lags])
+    prompt = pc.unique(both.filter(pc.field("lag_us") < LATE_S_MIN * 1e6).column("device"))
+    return sorted(set(late.devices) - set(prompt.to_pylist()))
 
 
 def _usual(hour: Any, lag_s: Any) -> Any:

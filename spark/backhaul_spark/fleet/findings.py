@@ -22,6 +22,10 @@ ORDER: tuple[Kind, ...] = (
     "level",
 )
 
+BY_THE_HOUR: tuple[Kind, ...] = ("drain", "drift", "level")
+"""Kinds that compare an hour with the same hour of others: a clock that is wrong looks like them."""
+CLOCK_UNKNOWN = "all of this came later, and nothing tells whether its clock was right"
+
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
@@ -179,6 +183,16 @@ def rollout_text(found: Rollout, *, falls: bool) -> str:
         f"{found.signal} {what} {number(found.after)}{each} on {found.devices:,} vehicles with "
         f"firmware {found.firmware}; on model {found.model or 'unknown'} it was "
         f"{number(found.before)}{each} in the {count(found.days, 'day', 'days')} before that firmware"
+    )
+
+
+def rhythm_text(offset_s: float, others: int) -> str:
+    """Describe a clock whose error shows in the daily rhythm alone."""
+    away, beside = duration(offset_s), duration(86_400 - abs(offset_s))
+    way, other = ("ahead", "behind") if offset_s > 0 else ("behind", "ahead")
+    return (
+        f"its clock seems to be about {away} {way} (or {beside} {other}): so moved, its day runs as that of"
+        f" {count(others, 'other', 'others')}. All of it was handed over later, so nothing else tells"
     )
 
 

@@ -1,4 +1,4 @@
-"""Write a survey's findings into the tables `anomalies` and `fleet_days`. Driver side, without Spark.
+"""Write a survey's findings into the tables `anomalies`, `unjudged` and `fleet_days`. Driver side, without Spark.
 
 fleet_days is written last and remembers up to which ingest was looked: a run that ends in between
 is done again, and says the same.
@@ -29,15 +29,18 @@ from backhaul_spark.tables.schemas import (
     FLEET_DAYS_TABLE,
     HOUR_REPORTS_TABLE,
     ROLLUPS_TABLE,
+    UNJUDGED_TABLE,
     TableSpec,
 )
 
 if TYPE_CHECKING:
     from backhaul_runtime.clock import Clock
     from backhaul_spark.fleet.settings import FleetSettings
+    from backhaul_spark.fleet.unjudged import Unjudged
 
 ANOMALIES_MAX = 10_000
 """Rows that a day or hour gets in `anomalies`, by rank; a report with more is one nobody reads."""
+_UNJUDGED_KEY = ("reason", "device", "node", "type", "key")
 _DAY_KEY = ("date", "model", "firmware", "node", "type", "key")
 
 
@@ -105,29 +108,38 @@ class FleetJob:
         }
         changed, gone = self._write_anomalies(survey, stamps)
         self._after("anomalies")
+        self._write_unjudged(survey, stamps)
+        self._after("unjudged")
         if hour is None:
             self._write_days(survey, stamps)
             self._after("fleet_days")
         seen = int(survey.heard.sum())
         said = min(len(survey.findings), ANOMALIES_MAX)
         silent = len(survey.cohorts) - seen
-        return Done(str(day), hour, seen, silent, said, changed, gone, survey.not_compared)
+        return Done(str(day), hour, seen, silent, said, changed, gone, survey.not_judged)
 
     def _write_anomalies(self, survey: Survey, stamps: Row) -> tuple[int, int]:
         scope = str(survey.day) + ("" if survey.hour is None else f"T{survey.hour:02}")
         found = enumerate(survey.findings[:ANOMALIES_MAX], 1)
         rows = [_row(each, rank, scope, survey.hour) | stamps for rank, each in found]
         table = make_table(self._root, ANOMALIES_TABLE)
-        of_hour = "hour is null" if survey.hour is None else f"hour = {survey.hour}"
-        hour = pc.field("hour")
-        mine = hour.is_null() if survey.hour is None else hour == survey.hour
-        known = _rows(table, (pc.field("date") == survey.day) & mine)
+        mine, predicate = _scope(survey)
+        known = _rows(table, mine)
         gone = withdrawn(rows, known, stamps)
         result, changed = versioned([*rows, *gone], known, ("id",))
         if changed:
-            self._replace(table, ANOMALIES_TABLE, result, f"date = '{survey.day}' and {of_hour}")
+            self._replace(table, ANOMALIES_TABLE, result, predicate)
         newly = sum(1 for row in gone if row["computed_at"] == stamps["computed_at"])
         return changed, newly
+
+    def _write_unjudged(self, survey: Survey, stamps: Row) -> None:
+        table = make_table(self._root, UNJUDGED_TABLE)
+        mine, predicate = _scope(survey)
+        known = _rows(table, mine)
+        rows = [_unjudged_row(each, survey.hour) | stamps for each in survey.unjudged]
+        result, changed = versioned(rows, known, _UNJUDGED_KEY)
+        if changed or len(result) != len(known):
+            self._replace(table, UNJUDGED_TABLE, result, predicate)
 
     def _write_days(self, survey: Survey, stamps: Row) -> None:
         table = make_table(self._root, FLEET_DAYS_TABLE)
@@ -178,6 +190,20 @@ class FleetJob:
 def _rows(table: DeltaTable, where: Any) -> list[Row]:
     rows: list[Row] = dataset_of(table).to_table(filter=where).to_pylist()
     return rows
+
+
+def _scope(survey: Survey) -> tuple[Any, str]:
+    """Return the rows of a survey's day or hour, for Arrow and for Delta."""
+    hour = pc.field("hour")
+    mine = hour.is_null() if survey.hour is None else hour == survey.hour
+    of_hour = "hour is null" if survey.hour is None else f"hour = {survey.hour}"
+    return (pc.field("date") == survey.day) & mine, f"date = '{survey.day}' and {of_hour}"
+
+
+def _unjudged_row(part: Unjudged, hour: int | None) -> Row:
+    node, type_, key = part.signal or ("", "", "")
+    names = {"reason": part.reason, "device": part.device, "node": node, "type": type_, "key": key}
+    return {"hour": hour} | names | {"devices": part.devices, "text": part.text}
 
 
 def _row(found: FleetFinding, rank: int, scope: str, hour: int | None) -> Row:

@@ -16,6 +16,7 @@ from backhaul_spark.fleet.firmware import PastDay, Rollout, firmwares_apart, rol
 from backhaul_spark.fleet.measures import SignalMeasures, row_mean
 from backhaul_spark.fleet.robust import group_median, tail_limit
 from backhaul_spark.fleet.stuck import Movement, find_stuck
+from backhaul_spark.fleet.unjudged import SignalGaps
 from backhaul_spark.own_past.compare import DAYS_MIN, unlike_past
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class Judge:
         coverage: of each device.
         signals: how many will be judged; the more, the higher each one's limit.
         drains: those whose fall is an anomaly, such as battery.soc.
+        clock_unknown: devices of which nothing tells whether the clock was right.
     """
 
     def __init__(
@@ -63,8 +65,10 @@ class Judge:
         coverage: Sequence[Coverage],
         signals: int,
         drains: Collection[str],
+        clock_unknown: Collection[str] = (),
     ) -> None:
         self._cohorts, self._coverage = cohorts, coverage
+        self._clock_unknown = frozenset(clock_unknown)
         self._drains = drains
         self._chance = FALSE_DEVICES / max(3 * signals + len(drains), 1)
         seen = [each.seen for each in coverage if each.seen]
@@ -74,8 +78,8 @@ class Judge:
         self._stuck: list[tuple[Stuck, NDArray[np.bool_], list[FleetFinding]]] = []
         self._movement = Movement(cohorts)
         self.cohort_signals: list[CohortSignal] = []
-        # By signal: devices with too few peers, and how many of these have no past to go by either.
-        self.alone: dict[Signal, tuple[int, int]] = {}
+        self.gaps: dict[Signal, SignalGaps] = {}
+        """What could not be compared, by signal."""
 
     def take(self, signal: Signal, cells: Cells, past: Cells | None) -> None:
         """Judge one signal."""
@@ -83,8 +87,13 @@ class Judge:
         lively = self._movement.take(cells, measures.peer_level, past)
         stuck = find_stuck(self._cohorts, cells, past, measures.peer_level)
         self._stuck.append((stuck, lively, self._stuck_findings(signal, measures, stuck)))
-        self._take_own_past(signal, measures, cells, past)
-        self._take_measure(signal, measures.level())
+        level = measures.level()
+        alike = int((~np.isnan(level.value) & np.isnan(level.score)).sum())
+        without_past = self._take_own_past(signal, measures, cells, past)
+        alone = int((measures.present & (measures.peer_level < 0)).sum())
+        if alone or alike:
+            self.gaps[signal] = SignalGaps(alone, without_past, alike)
+        self._take_measure(signal, level)
         self._take_measure(signal, measures.drift())
         moved = measures.moved()
         if moved is not None:
@@ -100,21 +109,22 @@ class Judge:
 
     def _take_own_past(
         self, signal: Signal, measures: SignalMeasures, cells: Cells, past: Cells | None
-    ) -> None:
-        """Compare devices that have too few peers with their own days before."""
+    ) -> list[str]:
+        """Compare devices that have too few peers with their own days before; return those that have none."""
         alone = measures.present & (measures.peer_level < 0)
         if not alone.any():
-            return
+            return []
         before = (None, None) if past is None else (past.level[alone], past.spread[alone])
         unlike = unlike_past(cells.level[alone], *before)
-        self.alone[signal] = int(alone.sum()), int((unlike.days < DAYS_MIN).sum())
+        numbers = np.flatnonzero(alone)
         for at in np.flatnonzero(unlike.score > 1).tolist():
-            row, days = int(np.flatnonzero(alone)[at]), int(unlike.days[at])
+            row, days = int(numbers[at]), int(unlike.days[at])
             value, usual = float(unlike.value[at]), float(unlike.usual[at])
             text = words.unlike_past_text(signal, value, usual, days)
             score = float(unlike.score[at])
             cohort = f"its own {days} days before"
             self._found.append(self._of(row, "drift", signal, score, text, value, usual, 0, cohort))
+        return [self._cohorts.devices[row] for row in numbers[unlike.days < DAYS_MIN].tolist()]
 
     def _take_measure(self, signal: Signal, measure: Measure) -> None:
         limit = tail_limit(measure.score, self._chance)
@@ -210,6 +220,8 @@ class Judge:
         coverage = self._coverage[row]
         if kind != "no_data" and coverage.seen < self._usual_hours:
             text += f"; {coverage}"
+        if kind in words.BY_THE_HOUR and of.devices[row] in self._clock_unknown:
+            text += f"; {words.CLOCK_UNKNOWN}"
         names = of.devices[row], of.models[row], of.firmwares[row]
         return FleetFinding(
             kind, *names, signal, score, text, value, expected, peers, cohort, coverage
@@ -287,7 +299,11 @@ class Judge:
         row_of = {device: row for row, device in enumerate(self._cohorts.devices)}
         for each in wrong:
             if each.device in row_of:
-                text = words.clock_text(each.offset_s, each.unset, each.points)
+                text = (
+                    words.rhythm_text(each.offset_s, each.others)
+                    if each.others
+                    else words.clock_text(each.offset_s, each.unset, each.points)
+                )
                 score = 2 + float(np.log10(1 + abs(each.offset_s) / 60))
                 row = row_of[each.device]
                 value = each.offset_s or None

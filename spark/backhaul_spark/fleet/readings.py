@@ -125,12 +125,14 @@ class Census:
     Attributes:
         seen: a row a device, a column a window: whether there are readings.
         points: readings of any kind, of each device.
+        left_out: how many signals more there are than SIGNALS_MAX.
     """
 
     devices: list[str]
     signals: list[Signal]
     seen: NDArray[np.bool_]
     points: NDArray[np.int64]
+    left_out: int = 0
 
 
 class Readings:
@@ -172,7 +174,7 @@ class Readings:
                 rows[signal] = rows.get(signal, 0) + row["count_count"]
         ranked = sorted(rows, key=lambda signal: (-rows[signal], signal))
         kept = sorted(ranked[:SIGNALS_MAX])
-        return Census(devices, kept, seen, points)
+        return Census(devices, kept, seen, points, len(ranked) - len(kept))
 
     def cells(
         self, windows: Windows, devices: Sequence[str], signals: Sequence[Signal]

@@ -28,11 +28,16 @@ from backhaul_spark.fleet.findings import count, number
 from backhaul_spark.fleet.hours import COMPLETE, UNREPORTED, hour_states, states_since
 from backhaul_spark.fleet.readings import Readings, Signal, Windows
 from backhaul_spark.fleet.settings import FleetSettings
-from backhaul_spark.fleet.standing import standing
+from backhaul_spark.fleet.standing import standing, unjudged
 from backhaul_spark.fleet.unjudged import handed_over_later, not_compared
 from backhaul_spark.page_links import PageLinks
-from backhaul_spark.tables.delta import dataset_of, open_table
-from backhaul_spark.tables.schemas import ANOMALIES_TABLE, FLEET_DAYS_TABLE, ROLLUPS_TABLE
+from backhaul_spark.tables.delta import dataset_of, open_if_there, open_table
+from backhaul_spark.tables.schemas import (
+    ANOMALIES_TABLE,
+    FLEET_DAYS_TABLE,
+    ROLLUPS_TABLE,
+    UNJUDGED_TABLE,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -115,6 +120,8 @@ class Report:
         open_table(self._root, ROLLUPS_TABLE)
         try:
             tables = [open_table(self._root, spec) for spec in (FLEET_DAYS_TABLE, ANOMALIES_TABLE)]
+            if (gaps := open_if_there(self._root, UNJUDGED_TABLE)) is not None:
+                tables.append(gaps)
         except TableMissingError:  # nothing was judged yet
             return []
         columns = ["date", "computed_at"]
@@ -158,6 +165,8 @@ class Report:
             map=_map(evidence, signals, found),
             peer_colours={"own": palette.SERIES[1], "peers": palette.LINE, "middle": palette.QUIET},
             not_compared=not_compared(_devices_by_signal(today)),
+            unjudged=(gaps := unjudged(self._root, day))[:ROWS_MAX],
+            unjudged_more=max(len(gaps) - ROWS_MAX, 0),
             anomalies_more=max(len(found) - ROWS_MAX, 0),
             heat_map=_heat_map(devices, codes),
             states=[(name, charts.state_key(code)) for code, name in enumerate(charts.STATE_NAMES)],

@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-from backhaul_spark.tables.delta import dataset_of, open_table
-from backhaul_spark.tables.schemas import ANOMALIES_TABLE
+from backhaul_spark.tables.delta import dataset_of, open_if_there, open_table
+from backhaul_spark.tables.schemas import ANOMALIES_TABLE, UNJUDGED_TABLE
 
 
 def standing(root: str, day: date, hour: int | None = None) -> list[dict[str, Any]]:
@@ -26,9 +26,22 @@ def all_said(root: str, day: date, hour: int | None = None) -> list[dict[str, An
     Raises:
         TableMissingError: nothing was ever judged.
     """
-    field = pc.field("hour")
-    of_scope = field.is_null() if hour is None else field == hour
-    where = (pc.field("date") == day) & of_scope
-    rows = dataset_of(open_table(root, ANOMALIES_TABLE)).to_table(filter=where)
+    rows = dataset_of(open_table(root, ANOMALIES_TABLE)).to_table(filter=_scope(day, hour))
     found: list[dict[str, Any]] = rows.sort_by("rank").to_pylist()
     return found
+
+
+def unjudged(root: str, day: date, hour: int | None = None) -> list[dict[str, Any]]:
+    """Return what was not judged of a day (or an hour of it); nothing where an earlier version judged it."""
+    table = open_if_there(root, UNJUDGED_TABLE)
+    if table is None:
+        return []
+    rows = dataset_of(table).to_table(filter=_scope(day, hour))
+    keys = ("reason", "node", "type", "key", "device")
+    found: list[dict[str, Any]] = rows.sort_by([(key, "ascending") for key in keys]).to_pylist()
+    return found
+
+
+def _scope(day: date, hour: int | None) -> Any:
+    field = pc.field("hour")
+    return (pc.field("date") == day) & (field.is_null() if hour is None else field == hour)

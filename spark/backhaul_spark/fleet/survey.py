@@ -18,6 +18,7 @@ from backhaul_spark.fleet.clocks import (
     WrongClock,
     ahead_in_a_backlog,
     handed_over_later,
+    late_alone,
     stored_lags,
     wrong_clocks,
 )
@@ -28,7 +29,14 @@ from backhaul_spark.fleet.hours import HourStates, hour_states
 from backhaul_spark.fleet.judge import CohortSignal, Judge
 from backhaul_spark.fleet.readings import CELLS_MAX, Census, Readings, Signal, Windows
 from backhaul_spark.fleet.settings import FleetSettings, signal_of
-from backhaul_spark.fleet.unjudged import not_compared, without_past
+from backhaul_spark.fleet.unjudged import (
+    Unjudged,
+    not_compared,
+    unjudged_parts,
+    without_clock,
+    without_past,
+)
+from backhaul_spark.own_past.rhythm import Rhythms
 from backhaul_spark.tables.delta import dataset_of, open_if_there, open_table
 from backhaul_spark.tables.schemas import (
     FLEET_DAYS_TABLE,
@@ -54,7 +62,7 @@ class Survey:
         hours: how many hours were asked about.
         heard: of which devices there are readings worth the name.
         reported: a row a device, hours that are complete, explained, waiting.
-        without_past: signals of devices that have neither peers nor a past to be compared with.
+        unjudged: what was not judged, or not as all else is.
     """
 
     day: date
@@ -66,15 +74,24 @@ class Survey:
     reported: NDArray[np.int64]
     cohort_signals: list[CohortSignal]
     findings: list[FleetFinding]
-    without_past: int = 0
+    unjudged: list[Unjudged]
 
     @property
-    def not_compared(self) -> str:
-        """Which signals were not compared, and why: sentences, or "" for none."""
+    def not_judged(self) -> str:
+        """What was not judged, and why: sentences, or "" for none."""
         devices: dict[Signal, int] = {}
         for each in self.cohort_signals:
             devices[each.signal] = devices.get(each.signal, 0) + each.devices
-        return " ".join(filter(None, (not_compared(devices), without_past(self.without_past))))
+        number = {
+            reason: sum(each.devices for each in self.unjudged if each.reason == reason)
+            for reason in ("no_past", "clock")
+        }
+        said = (
+            not_compared(devices),
+            without_past(number["no_past"]),
+            without_clock(number["clock"]),
+        )
+        return " ".join(filter(None, said))
 
 
 class Surveyor:
@@ -104,7 +121,7 @@ class Surveyor:
         past = Windows("1d", day - timedelta(days=PAST_DAYS), PAST_DAYS)
         before = self._readings.census(past, [])
         reports = hour_states(self._root, windows)
-        wrong = self._wrong_clocks(windows)
+        wrong, unknown = self._clocks(windows)
         # One whose clock is days ahead has readings in other days' hours only.
         known = [*before.devices, *reports.devices, *(each.device for each in wrong)]
         census = self._readings.census(windows, known)
@@ -120,20 +137,28 @@ class Surveyor:
             _coverage(census, by_state, hours),
             len(census.signals),
             self._settings.drains,
+            unknown,
         )
-        self._judge_signals(judge, windows, past, census)
+        asked = [row for row, device in enumerate(census.devices) if device in unknown]
+        rhythms = Rhythms(np.array(asked, dtype=np.int64))
+        self._judge_signals(judge, rhythms, windows, past, census)
         judge.rollouts(self._past_days(past))
         if census.points.any():  # else it is the ingest's trouble, and no vehicle's
             last = _last_seen(census.devices, before, past)
             last |= self._seen_that_day(windows, census, before_that=last)
             last |= _in_touch(windows, reports, last)
             judge.silent(census.points, [last[device] for device in census.devices])
-        judge.clocks(wrong)
+        shown = [
+            WrongClock(census.devices[row], moved_s, 0, 0, others)
+            for row, moved_s, others in rhythms.found()
+        ]
+        judge.clocks([*wrong, *shown])
         found = judge.findings()
         heard = judge.heard(census.points)
         signals = judge.cohort_signals
-        short = sum(short for _, short in judge.alone.values())
-        return Survey(day, hour, hours, cohorts, census, heard, by_state, signals, found, short)
+        left = unknown - {each.device for each in shown}
+        gaps = unjudged_parts(judge.gaps, left, census.left_out)
+        return Survey(day, hour, hours, cohorts, census, heard, by_state, signals, found, gaps)
 
     def _seen_that_day(
         self, windows: Windows, census: Census, before_that: Mapping[str, str]
@@ -150,25 +175,34 @@ class Surveyor:
             if len(hours := np.flatnonzero(row)) and device in before_that
         }
 
-    def _wrong_clocks(self, windows: Windows) -> list[WrongClock]:
+    def _clocks(self, windows: Windows) -> tuple[list[WrongClock], set[str]]:
+        """Return the clocks that are wrong by when readings were stored, and the devices of which that tells nothing."""
         points = _dataset(self._root, POINTS_TABLE)
         if points is None:
-            return []
-        found = {each.device: each for each in wrong_clocks(stored_lags(points, windows))}
-        if (late := handed_over_later(points, windows)) is not None:
-            for each in ahead_in_a_backlog(stored_lags(points, late)):
-                found.setdefault(each.device, each)
-        return list(found.values())
+            return [], set()
+        lags = stored_lags(points, windows)
+        found = {each.device: each for each in wrong_clocks(lags)}
+        late = handed_over_later(points, windows)
+        if late is None:
+            return list(found.values()), set()
+        late_lags = stored_lags(points, late)
+        for each in ahead_in_a_backlog(late_lags):
+            found.setdefault(each.device, each)
+        unknown = set(late_alone(lags, late, late_lags)) - found.keys()
+        return list(found.values()), unknown
 
     def _hours(self, windows: Windows) -> int:
         elapsed = (self._now_ns // 1000 - windows.start_us) // windows.step_us
         return max(min(windows.number, elapsed), 1)
 
-    def _judge_signals(self, judge: Judge, windows: Windows, past: Windows, census: Census) -> None:
+    def _judge_signals(
+        self, judge: Judge, rhythms: Rhythms, windows: Windows, past: Windows, census: Census
+    ) -> None:
         signals = census.signals
         days = self._readings.cells(past, census.devices, signals)
         for signal, cells in self._readings.cells(windows, census.devices, signals):
             _, before = next(days)
+            rhythms.take(cells.level)
             judge.take(signal, cells, before if (before.count > 0).any() else None)
 
     def cohorts(self, windows: Windows, devices: Sequence[str]) -> Cohorts:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 from backhaul_spark.fleet.cohorts import PEERS_MIN
 from backhaul_spark.fleet.findings import count
@@ -12,7 +13,91 @@ if TYPE_CHECKING:
     from backhaul_spark.fleet.readings import Signal
 
 NAMED_MAX = 10
+ROWS_MAX = 1000
+"""Devices that are named for one reason and signal; of more there is one row for all together."""
 _NEEDED = PEERS_MIN + 1
+
+Reason = Literal["few_peers", "no_past", "alike", "clock", "signals"]
+_CLOCK = (
+    "all of these readings came to the hub more than an hour after they were taken, and none after them that came at"
+    " once: whether the clock was right cannot be told by when they were stored"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Unjudged:
+    """Something that was not judged, or not as all else is.
+
+    Attributes:
+        reason: why.
+        device: "" where it is about all that have the signal.
+        signal: None where it is about all of a device.
+        devices: how many devices it is about.
+        text: the same in a sentence.
+    """
+
+    reason: Reason
+    device: str
+    signal: Signal | None
+    devices: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class SignalGaps:
+    """What of one signal the judge could not compare: device ids, and how many there are of others.
+
+    Attributes:
+        alone: devices with too few peers.
+        without_past: those of them that have no past to go by either.
+        alike: how many devices have peers of which more than half are exactly alike.
+    """
+
+    alone: int
+    without_past: Sequence[str]
+    alike: int
+
+
+def unjudged_parts(
+    gaps: Mapping[Signal, SignalGaps], clock_unknown: Iterable[str], signals_left_out: int
+) -> list[Unjudged]:
+    """Return what was not judged, in a fixed order; at most ROWS_MAX devices by name for a reason and signal.
+
+    Args:
+        gaps: by signal.
+        clock_unknown: devices of which nothing tells whether the clock was right.
+        signals_left_out: how many signals there were beyond those that are judged.
+    """
+    found: list[Unjudged] = []
+    for signal, gap in sorted(gaps.items()):
+        if gap.alone:
+            whose = count(gap.alone, "device", "devices")
+            text = (
+                f"{signal} of {whose} was compared with these devices' own days before, and with no other device:"
+                f" {_NEEDED} have to have it"
+            )
+            found.append(Unjudged("few_peers", "", signal, gap.alone, text))
+        text = f"{signal} has too few peers and no three days before: nobody knows what is usual"
+        found += _each("no_past", signal, gap.without_past, text)
+        if gap.alike:
+            text = (
+                f"{signal} is exactly alike in more than half of the peers of"
+                f" {count(gap.alike, 'device', 'devices')}: there is no measure of how far one lies from them"
+            )
+            found.append(Unjudged("alike", "", signal, gap.alike, text))
+    found += _each("clock", None, sorted(clock_unknown), _CLOCK)
+    if signals_left_out:
+        text = f"{count(signals_left_out, 'signal', 'signals')} with the fewest readings: too many to judge"
+        found.append(Unjudged("signals", "", None, 0, text))
+    return found
+
+
+def _each(
+    reason: Reason, signal: Signal | None, devices: Sequence[str], text: str
+) -> list[Unjudged]:
+    if len(devices) > ROWS_MAX:
+        return [Unjudged(reason, "", signal, len(devices), text)]
+    return [Unjudged(reason, device, signal, 1, text) for device in devices]
 
 
 def not_compared(devices: Mapping[Signal, int]) -> str:
@@ -48,6 +133,14 @@ def without_past(number: int) -> str:
         return ""
     whose = count(number, "signal of a device has", "signals of devices have")
     return f"{whose} too few peers and no three days before: of these nobody knows what is usual."
+
+
+def without_clock(number: int) -> str:
+    """Return a sentence about devices of which nothing tells whether the clock was right, "" for none."""
+    if not number:
+        return ""
+    whose = count(number, "device", "devices")
+    return f"Of {whose} all readings came later, and nothing tells whether the clock was right."
 
 
 def handed_over_later(hours: int, devices: int, since: Mapping[str, int] | None) -> str:

@@ -1,4 +1,5 @@
-"""Compares a device that has too few peers with its own days before. Pure numpy.
+"""Compares a device's day with its own days before, and the time of it with the fleet's. Pure numpy.
 
-Enter at `compare`. Nothing here knows tables, or the fleet that asks.
+Enter at `compare`, where a device has too few peers, and at `rhythm`, where nothing else tells its clock. Nothing
+here knows tables, or the fleet that asks.
 """

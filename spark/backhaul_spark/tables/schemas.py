@@ -248,6 +248,19 @@ FLEET_DAYS_TABLE = TableSpec(
     "one row a day, model and firmware, and one more for each of their signals",
 )
 
+# Beside anomalies, and not in it: whoever reads anomalies takes each row for something that stands out.
+UNJUDGED_TABLE = TableSpec(
+    "unjudged",
+    columns(
+        """
+        hour int, reason string, device string, node string, type string, key string,
+        devices bigint, text string, version bigint, computed_at timestamp, ingest bigint, date date
+        """
+    ),
+    ("date",),
+    "what was not judged of a day or an hour, and why",
+)
+
 
 def _superseded(spec: TableSpec) -> TableSpec:
     more = columns(
@@ -276,6 +289,7 @@ TABLES = (
     HOUR_REPORTS_SUPERSEDED,
     FORKS_TABLE,
     ANOMALIES_TABLE,
+    UNJUDGED_TABLE,
     FLEET_DAYS_TABLE,
     ALERTS_TABLE,
     TWINS_TABLE,

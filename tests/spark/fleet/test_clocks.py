@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
-from backhaul_spark.fleet.clocks import LAGS, WrongClock, wrong_clocks
+from backhaul_spark.fleet.clocks import LAGS, HandedOver, WrongClock, late_alone, wrong_clocks
 
 HOURS = range(100, 110)
 
@@ -44,3 +44,11 @@ def test_readings_stamped_without_a_clock_are_told() -> None:
 
 def test_no_points_no_clocks() -> None:
     assert wrong_clocks(LAGS.empty_table()) == []
+
+
+def test_of_a_device_nothing_tells_whose_readings_all_came_later() -> None:
+    day = lags(("LIVE", 103, 5.0, 10, 0))
+    late = lags(("LIVE", 120, 90_000.0, 10, 0), ("OLD", 120, 90_000.0, 10, 0))
+    late = pa.concat_tables([late, lags(("BACK", 120, 90_000.0, 10, 0), ("BACK", 121, 2.0, 10, 0))])
+    handed = HandedOver(["BACK", "LIVE", "OLD"], 0, 1)
+    assert late_alone(day, handed, late) == ["OLD"]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pytest
@@ -17,14 +20,24 @@ from backhaul_spark.fleet.job import FleetJob
 from backhaul_spark.fleet.readings import Signal
 from backhaul_spark.fleet.report import Report
 from backhaul_spark.fleet.settings import FleetSettings
-from backhaul_spark.fleet.standing import standing
-from backhaul_spark.fleet.unjudged import handed_over_later, not_compared
+from backhaul_spark.fleet.standing import standing, unjudged
+from backhaul_spark.fleet.unjudged import (
+    ROWS_MAX,
+    SignalGaps,
+    handed_over_later,
+    not_compared,
+    unjudged_parts,
+)
+from backhaul_spark.ingest.batch import Ingest
 from backhaul_spark.tables.delta import make_table
 from backhaul_spark.tables.schemas import HOUR_REPORTS_TABLE, ROLLUPS_TABLE
 from tests.support.fleet_rollups import DAY, SimulatedFleet, days_before
+from tests.support.spark_frames import frame, message_batch, stored, task
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
 pytestmark = pytest.mark.slow
 
@@ -122,6 +135,118 @@ def test_what_has_neither_peers_nor_a_past_is_counted(tmp_path: Path) -> None:
     write(tmp_path, SimulatedFleet(3, 3), days=2)
     done = FleetJob(str(tmp_path), SYSTEM_CLOCK, FleetSettings()).run(DAY)
     assert "15 signals of devices have too few peers and no three days before" in done.not_judged
+
+
+def reasons(rows: list[dict[str, Any]]) -> list[tuple[str, str, str]]:
+    return [(row["reason"], row["device"], f"{row['node']}.{row['type']}") for row in rows]
+
+
+def test_the_table_says_what_was_not_judged_until_it_is(tmp_path: Path) -> None:
+    write(tmp_path, SimulatedFleet(3, 3), days=2)
+    judge(tmp_path)
+    rows = unjudged(str(tmp_path), DAY)
+    assert len(rows) == 5 + 15
+    assert ("few_peers", "", "cabin.temp") in reasons(rows)
+    assert ("no_past", "SIM-000002", "cabin.temp") in reasons(rows)
+    assert {row["devices"] for row in rows if row["reason"] == "few_peers"} == {3}
+    assert {(row["version"], row["hour"]) for row in rows} == {(1, None)}
+    judge(tmp_path)
+    assert unjudged(str(tmp_path), DAY) == rows, "what is said again keeps its stamps"
+    assert unjudged(str(tmp_path), DAY, 12) == []
+    text = page(tmp_path)
+    assert "SIM-000002" in text
+    assert "nobody knows what is usual" in text
+    words = ["--table-root", str(tmp_path), "--day", str(DAY), "--json", "--quiet"]
+    [told] = json.loads(CliRunner().invoke(anomalies, words).output)
+    assert reasons(told["unjudged"]) == reasons(rows)
+    for day in (DAY - timedelta(days=each) for each in (3, 4)):
+        SimulatedFleet(20, 3).write(str(tmp_path), day)
+    SimulatedFleet(17, 3, first=3).write(str(tmp_path), DAY)
+    judge(tmp_path)
+    assert unjudged(str(tmp_path), DAY) == []
+
+
+def test_a_day_that_an_earlier_version_judged_is_read_on(tmp_path: Path) -> None:
+    write(tmp_path, SimulatedFleet(3, 3), days=2)
+    judge(tmp_path)
+    shutil.rmtree(tmp_path / "unjudged")
+    assert unjudged(str(tmp_path), DAY) == []
+    assert "No device was compared with others" in page(tmp_path)
+    assert [*Report(str(tmp_path), SYSTEM_CLOCK).due(str(tmp_path / "pages"))] == [DAY]
+
+
+def test_a_signal_in_which_most_are_alike_is_not_scored(tmp_path: Path) -> None:
+    class Alike(SimulatedFleet):
+        def readings(self, signal: Signal, day: date) -> NDArray[np.float64]:
+            values = super().readings(signal, day)
+            return np.full_like(values, 4.0) if signal == TEMP else values
+
+    write(tmp_path, Alike(20, 3))
+    judge(tmp_path)
+    [row] = unjudged(str(tmp_path), DAY)
+    assert (row["reason"], row["type"], row["devices"]) == ("alike", "temp", 20)
+
+
+def test_very_many_devices_are_one_row() -> None:
+    many = [f"V-{number}" for number in range(ROWS_MAX + 1)]
+    gaps = {SOC: SignalGaps(ROWS_MAX + 1, many, 0)}
+    found = unjudged_parts(gaps, many[:ROWS_MAX], signals_left_out=2)
+    assert [(each.reason, each.devices) for each in found[:2]] == [
+        ("few_peers", ROWS_MAX + 1),
+        ("no_past", ROWS_MAX + 1),
+    ]
+    assert sum(each.reason == "clock" for each in found) == ROWS_MAX
+    assert found[-1].text.startswith("2 signals")
+
+
+def hand_over_later(root: Path, fleet: SimulatedFleet) -> None:
+    """Of each vehicle a reading of DAY, which the hub stored five weeks later."""
+    ingest = Ingest(str(root), SYSTEM_CLOCK)
+    noon = int(datetime(DAY.year, DAY.month, DAY.day, 12, tzinfo=UTC).timestamp()) * 10**9
+    parts = [
+        message_batch("UP_00", stored([frame(1, start_ns=noon)], device=name, first_seq=at + 1))
+        for at, name in enumerate(fleet.names)
+    ]
+    ingest.commit("app", 0, [task(str(root), ingest.tables.next_ingest, *parts)])
+
+
+class Ahead(SimulatedFleet):
+    """The clock of vehicle 3 is three hours ahead."""
+
+    def readings(self, signal: Signal, day: date) -> NDArray[np.float64]:
+        values = super().readings(signal, day)
+        values[3] = np.roll(values[3], 36)
+        return values
+
+
+def test_a_clock_that_is_ahead_shows_in_an_old_backlog_and_is_called_no_drift(
+    tmp_path: Path,
+) -> None:
+    fleet = Ahead(40, 3)
+    write(tmp_path, fleet, days=4)
+    assert _of_vehicle(tmp_path, fleet) == []
+    hand_over_later(tmp_path, fleet)
+    [row] = _of_vehicle(tmp_path, fleet)
+    assert (row["kind"], row["value"]) == ("clock", 3 * 3600)
+    assert "about 3 h ahead (or 21 h behind)" in row["text"]
+    unknown = [each["device"] for each in unjudged(str(tmp_path), DAY) if each["reason"] == "clock"]
+    assert unknown == [name for name in fleet.names if name != fleet.names[3]]
+    assert "whether the clock was right cannot be told" in page(tmp_path)
+
+
+def test_a_finding_of_an_old_backlog_says_that_the_clock_is_not_known(tmp_path: Path) -> None:
+    fleet = SimulatedFleet(40, 3, drifting=(2,))
+    write(tmp_path, fleet, days=4)
+    hand_over_later(tmp_path, fleet)
+    judge(tmp_path)
+    [row] = standing(str(tmp_path), DAY)
+    assert (row["device"], row["kind"]) == (fleet.names[2], "drift")
+    assert "nothing tells whether its clock was right" in row["text"]
+
+
+def _of_vehicle(root: Path, fleet: SimulatedFleet) -> list[dict[str, Any]]:
+    judge(root)
+    return [row for row in standing(str(root), DAY) if row["device"] == fleet.names[3]]
 
 
 def test_signals_that_few_have_are_named() -> None:
