@@ -58,7 +58,7 @@ SPARK_MUTANTS = (
     ),
     Mutant(
         "unjudged-stays-unsaid",
-        "what was not judged is printed, and in no table",
+        "the job prints the signals that it did not judge, and no table has them",
         "spark/backhaul_spark/fleet/job.py",
         "if changed or len(result) != len(known):",
         "if False:",
@@ -73,8 +73,6 @@ SPARK_MUTANTS = (
         "spark/backhaul_spark/query/series_points.py",
         "if not asked.deleted:",
         "if False:",
-        named(
-            "tests/spark/test_series_points.py", "test_a_series_is_read_as_the_scanner_reads_it"
-        ),
+        named("tests/spark/test_series_points.py", "test_a_series_is_read_as_the_scanner_reads_it"),
     ),
 )

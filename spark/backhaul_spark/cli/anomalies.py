@@ -110,7 +110,7 @@ def _publish(
 def _rows(
     root: str, day: date, hour: int | None
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return what stands out, and what was not judged."""
+    """Return the anomalies, and the signals and clocks that the job did not judge."""
     from backhaul_spark.fleet.standing import standing, unjudged
 
     return standing(root, day, hour), unjudged(root, day, hour)

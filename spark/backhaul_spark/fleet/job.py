@@ -36,7 +36,7 @@ from backhaul_spark.tables.schemas import (
 if TYPE_CHECKING:
     from backhaul_runtime.clock import Clock
     from backhaul_spark.fleet.settings import FleetSettings
-    from backhaul_spark.fleet.unjudged import Unjudged
+    from backhaul_spark.fleet.unjudged import UnjudgedPart
 
 ANOMALIES_MAX = 10_000
 """Rows that a day or hour gets in `anomalies`, by rank; a report with more is one nobody reads."""
@@ -200,7 +200,7 @@ def _scope(survey: Survey) -> tuple[Any, str]:
     return (pc.field("date") == survey.day) & mine, f"date = '{survey.day}' and {of_hour}"
 
 
-def _unjudged_row(part: Unjudged, hour: int | None) -> Row:
+def _unjudged_row(part: UnjudgedPart, hour: int | None) -> Row:
     node, type_, key = part.signal or ("", "", "")
     names = {"reason": part.reason, "device": part.device, "node": node, "type": type_, "key": key}
     return {"hour": hour} | names | {"devices": part.devices, "text": part.text}

@@ -32,7 +32,7 @@ def all_said(root: str, day: date, hour: int | None = None) -> list[dict[str, An
 
 
 def unjudged(root: str, day: date, hour: int | None = None) -> list[dict[str, Any]]:
-    """Return what was not judged of a day (or an hour of it); nothing where an earlier version judged it."""
+    """Return the signals and clocks that no run judged on a day (or in an hour of it); none where an earlier version ran."""
     table = open_if_there(root, UNJUDGED_TABLE)
     if table is None:
         return []

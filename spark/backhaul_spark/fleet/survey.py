@@ -30,7 +30,7 @@ from backhaul_spark.fleet.judge import CohortSignal, Judge
 from backhaul_spark.fleet.readings import CELLS_MAX, Census, Readings, Signal, Windows
 from backhaul_spark.fleet.settings import FleetSettings, signal_of
 from backhaul_spark.fleet.unjudged import (
-    Unjudged,
+    UnjudgedPart,
     not_compared,
     unjudged_parts,
     without_clock,
@@ -74,11 +74,11 @@ class Survey:
     reported: NDArray[np.int64]
     cohort_signals: list[CohortSignal]
     findings: list[FleetFinding]
-    unjudged: list[Unjudged]
+    unjudged: list[UnjudgedPart]
 
     @property
     def not_judged(self) -> str:
-        """What was not judged, and why: sentences, or "" for none."""
+        """The signals and clocks that nobody judged, and why: sentences, or "" for none."""
         devices: dict[Signal, int] = {}
         for each in self.cohort_signals:
             devices[each.signal] = devices.get(each.signal, 0) + each.devices

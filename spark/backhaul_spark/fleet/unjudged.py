@@ -25,7 +25,7 @@ _CLOCK = (
 
 
 @dataclass(frozen=True, slots=True)
-class Unjudged:
+class UnjudgedPart:
     """Something that was not judged, or not as all else is.
 
     Attributes:
@@ -45,11 +45,11 @@ class Unjudged:
 
 @dataclass(frozen=True, slots=True)
 class SignalGaps:
-    """What of one signal the judge could not compare: device ids, and how many there are of others.
+    """The devices that the judge could not compare in one signal.
 
     Attributes:
-        alone: devices with too few peers.
-        without_past: those of them that have no past to go by either.
+        alone: how many have too few peers.
+        without_past: the ids of those of them that have no past to go by either.
         alike: how many devices have peers of which more than half are exactly alike.
     """
 
@@ -60,15 +60,15 @@ class SignalGaps:
 
 def unjudged_parts(
     gaps: Mapping[Signal, SignalGaps], clock_unknown: Iterable[str], signals_left_out: int
-) -> list[Unjudged]:
-    """Return what was not judged, in a fixed order; at most ROWS_MAX devices by name for a reason and signal.
+) -> list[UnjudgedPart]:
+    """Return the rows of the table, in a fixed order; at most ROWS_MAX devices by name for a reason and signal.
 
     Args:
         gaps: by signal.
         clock_unknown: devices of which nothing tells whether the clock was right.
         signals_left_out: how many signals there were beyond those that are judged.
     """
-    found: list[Unjudged] = []
+    found: list[UnjudgedPart] = []
     for signal, gap in sorted(gaps.items()):
         if gap.alone:
             whose = count(gap.alone, "device", "devices")
@@ -76,7 +76,7 @@ def unjudged_parts(
                 f"{signal} of {whose} was compared with these devices' own days before, and with no other device:"
                 f" {_NEEDED} have to have it"
             )
-            found.append(Unjudged("few_peers", "", signal, gap.alone, text))
+            found.append(UnjudgedPart("few_peers", "", signal, gap.alone, text))
         text = f"{signal} has too few peers and no three days before: nobody knows what is usual"
         found += _each("no_past", signal, gap.without_past, text)
         if gap.alike:
@@ -84,20 +84,20 @@ def unjudged_parts(
                 f"{signal} is exactly alike in more than half of the peers of"
                 f" {count(gap.alike, 'device', 'devices')}: there is no measure of how far one lies from them"
             )
-            found.append(Unjudged("alike", "", signal, gap.alike, text))
+            found.append(UnjudgedPart("alike", "", signal, gap.alike, text))
     found += _each("clock", None, sorted(clock_unknown), _CLOCK)
     if signals_left_out:
         text = f"{count(signals_left_out, 'signal', 'signals')} with the fewest readings: too many to judge"
-        found.append(Unjudged("signals", "", None, 0, text))
+        found.append(UnjudgedPart("signals", "", None, 0, text))
     return found
 
 
 def _each(
     reason: Reason, signal: Signal | None, devices: Sequence[str], text: str
-) -> list[Unjudged]:
+) -> list[UnjudgedPart]:
     if len(devices) > ROWS_MAX:
-        return [Unjudged(reason, "", signal, len(devices), text)]
-    return [Unjudged(reason, device, signal, 1, text) for device in devices]
+        return [UnjudgedPart(reason, "", signal, len(devices), text)]
+    return [UnjudgedPart(reason, device, signal, 1, text) for device in devices]
 
 
 def not_compared(devices: Mapping[Signal, int]) -> str:

@@ -1,4 +1,4 @@
-"""Find by how much a device's day is moved against that of the fleet: what all live through shows its clock. Pure numpy.
+"""Find by how much a device's day is moved against the fleet's: the day that all live through shows its clock. Pure numpy.
 
 Cabins warm up by day. If the readings of one vehicle do so three hours later, its clock is ahead by three hours,
 or it lives elsewhere. A sensor that drifts or sticks, and one that is off, are moved by no time.
@@ -93,7 +93,7 @@ def _distance(levels: Floats, middle: Floats | float) -> Floats:
 
 
 def _moved(middle: Floats) -> Floats:
-    """Return a day moved by each step, shape (steps, hours): what an hour of a clock that is ahead has."""
+    """Return a day moved by each step, shape (steps, hours), as a clock that is ahead stamps it."""
     hours = np.arange(HOURS, dtype=float)
     return np.array(
         [

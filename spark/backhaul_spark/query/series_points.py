@@ -172,7 +172,7 @@ def _may_hold(file: File, asked: Asked) -> bool:
 
 
 class _Bounds:
-    """What the footer says of the columns of a row group; a bound that is not there is None."""
+    """The bounds of a row group's columns by the footer; one that is not there is None."""
 
     def __init__(self, group: pq.RowGroupMetaData) -> None:
         self._rows = group.num_rows
