@@ -29,6 +29,7 @@ FITS = 2.5
 WORSE = 4.0
 """The day as it is must lie off by so many times as much."""
 _CAP = 100.0
+_AT_ONCE = 512
 
 
 class Rhythms:
@@ -63,12 +64,14 @@ class Rhythms:
         if not 0 < usual * RHYTHM_MIN < float(np.mean(np.abs(middle))):
             return
         moved = _moved(middle)
-        for at in np.flatnonzero(enough[self._rows]).tolist():
-            day = levels[self._rows[at]]
-            off = np.array([_distance(_centred((day - each)[None]), 0.0)[0] for each in moved])
-            self._off[at] += np.minimum(off / usual, _CAP)
-            self._signals[at] += 1
-            self._others[at] = max(self._others[at], others)
+        asked = np.flatnonzero(enough[self._rows])
+        for start in range(0, len(asked), _AT_ONCE):
+            some = asked[start : start + _AT_ONCE]
+            apart = levels[self._rows[some], None, :] - moved
+            off = _distance(_centred(apart), 0.0)
+            self._off[some] += np.minimum(off / usual, _CAP)
+        self._signals[asked] += 1
+        self._others[asked] = np.maximum(self._others[asked], others)
 
     def found(self) -> list[tuple[int, float, int]]:
         """Return device number, s that its day is moved (positive: later, at most half a day), and how many others."""
@@ -83,12 +86,12 @@ class Rhythms:
 
 
 def _centred(levels: Floats) -> Floats:
-    centred: Floats = levels - np.nanmean(levels, axis=1, keepdims=True)
+    centred: Floats = levels - np.nanmean(levels, axis=-1, keepdims=True)
     return centred
 
 
 def _distance(levels: Floats, middle: Floats | float) -> Floats:
-    distance: Floats = np.nanmean(np.abs(levels - middle), axis=1)
+    distance: Floats = np.nanmean(np.abs(levels - middle), axis=-1)
     return distance
 
 
