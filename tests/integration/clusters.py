@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections import Counter
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +13,10 @@ from backhaul_agent.client import connect
 from backhaul_codec import decode
 from backhaul_codec.subjects import parse_uplink
 from backhaul_codec.wire.plain_reader import PlainReader
-from backhaul_hub.nats.stream_reader import StoredReader
+from backhaul_hub.errors import HubError
+from backhaul_hub.nats.jetstream import JetStreamApi
+from backhaul_hub.nats.stream_reader import Stored, StoredReader
+from backhaul_hub.uplink.audit import require_gone
 from tests.integration.readings import points
 from tests.support.rig.cluster import ClusterRig
 from tests.support.rig.parts import DeviceRig
@@ -21,7 +25,7 @@ from tests.support.waiting import until
 from .conftest import World, lane
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
 
@@ -45,13 +49,15 @@ class Cluster:
         self.hub = hub
         self.vehicles = vehicles
         self.kept = dict.fromkeys(DEVICES, 0)
+        self.points = points
+        """Makes what is kept: points with these numbers, from the first on."""
 
     async def keep_until(self, stop: asyncio.Event, vehicle: DeviceRig) -> None:
         """Have one batch after another kept, as fast as the vehicle acknowledges them."""
         async with connect(vehicle.url) as agent:
             while not stop.is_set():
                 first = self.kept[vehicle.device] + 1
-                await agent.publish_batch("battery", points(first, BATCH))
+                await agent.publish_batch("battery", self.points(first, BATCH))
                 self.kept[vehicle.device] += BATCH
                 await asyncio.sleep(0.05)
 
@@ -94,42 +100,73 @@ class Cluster:
         assert "stream_was_deleted" not in log
         self.hub.control.assert_alive()
 
-    async def at_the_hub(self) -> dict[str, set[int]]:
-        """Read UP from outside: the times, in seconds, of all points of each device."""
+    async def at_the_hub(self) -> dict[str, Counter[int]]:
+        """Read UP from outside: how often it holds each point of each device, by its time in seconds.
+
+        Messages in one place of a lane are one. What a server leaves out is asked for again, of any.
+        """
         client = await self.world.hub_client()
+        api = JetStreamApi(client, patience_s=DEADLINE_S)
         end = (await self.hub.info(STREAM))["state"]["last_seq"]
         reader, seq = StoredReader(client, STREAM, timeout_s=DEADLINE_S), 1
-        found: dict[str, set[int]] = {device: set() for device in DEVICES}
+        places: dict[tuple[str, str, int, int], list[int]] = {}
         dictionaries = PlainReader()
         async with asyncio.timeout(DEADLINE_S):
             while seq <= end:
                 messages = await reader.read(seq, 512)
+                try:
+                    await require_gone(api, STREAM, messages, seq, last := _end(messages, end))
+                except HubError:
+                    continue
                 for message in messages:
                     uplink = parse_uplink(message.subject)
                     body = dictionaries.take(uplink, message.body)
                     if uplink.letter == "f":
-                        times = [p.time // 10**9 for p in decode(body, node=uplink.node).points]
-                        found[uplink.device].update(times)
-                seq = messages[-1].seq + 1 if messages else seq
+                        frame = decode(body, node=uplink.node)
+                        place = uplink.device, uplink.lane, frame.epoch, frame.seq
+                        places[place] = [point.time // 10**9 for point in frame.points]
+                seq = last + 1
+        found: dict[str, Counter[int]] = {device: Counter() for device in DEVICES}
+        for (device, *_), times in places.items():
+            found[device].update(times)
         return found
 
     async def is_whole(self) -> None:
-        """Make sure that every point that was kept is in UP."""
+        """Wait until every point that was kept is in UP, and make sure that none is there twice."""
         await self.arrives()
-        held = await self.at_the_hub()
-        for device, count in self.kept.items():
-            assert held[device] == set(range(1, count + 1))
+        kept = {device: Counter(range(1, count + 1)) for device, count in self.kept.items()}
+        held: dict[str, Counter[int]] = {}
+        with suppress(TimeoutError):
+            async with asyncio.timeout(DEADLINE_S):
+                while held != kept:  # a batch may be of more frames than one
+                    held = await self.at_the_hub()
+        for device, counts in kept.items():
+            missing, more = counts - held[device], held[device] - counts
+            assert not missing, f"{device}: {len(missing)} from {min(missing)} to {max(missing)}"
+            assert not more, f"{device}: {more.most_common(5)}"
 
 
-@pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+def _end(messages: list[Stored], end: int) -> int:
+    """Return up to where an answer says what the stream has."""
+    return messages[-1].seq if messages else end
+
+
+@asynccontextmanager
+async def running(
+    tmp_path: Path, *, toml: str = "", before_start: Callable[[ClusterRig], None] = lambda hub: None
+) -> AsyncIterator[Cluster]:
+    """Run a hub of three servers, with conditions shown at once, and two vehicles.
+
+    ``toml``: more for hub.toml. ``before_start``: is given the hub once its files are there.
+    """
     async with AsyncExitStack() as stack:
         world = World(tmp_path, stack, ClusterRig)
         hub = world.hub
         assert isinstance(hub, ClusterRig)
         await hub.init()
-        with (hub.directory / "hub.toml").open("a") as toml:
-            toml.write("\n[health]\ninterval_s = 0.1\npatience = 0\n")
+        path = hub.directory / "hub.toml"
+        path.write_text(f"{path.read_text()}\n[health]\ninterval_s = 0.1\npatience = 0\n{toml}")
+        before_start(hub)
         stack.push_async_callback(hub.stop)
         await hub.start()
         vehicles = []
@@ -139,3 +176,9 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
             await vehicle.start()
             vehicles.append(vehicle)
         yield Cluster(world, hub, vehicles)
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    async with running(tmp_path) as started:
+        yield started

@@ -147,6 +147,8 @@ class Watching(Subsystem):
             crowded=self._dictionaries.book.beyond_bounds,
             unknown=lambda: fleet.unknown,
             older=lambda: ground.accounts.older,
+            damages=lambda: ground.replicas.damages,
+            off=lambda: ground.replicas.off,
             time=ground.clock,
             sync=self._sync.core,
             imports=lambda: import_trouble(ground.registry, ground.api, ground.clock.now_ns()),

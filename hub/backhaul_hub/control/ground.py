@@ -25,6 +25,8 @@ from backhaul_hub.hub_time import HubTime
 from backhaul_hub.nats.connection import connect, watch_connections
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.servers import urls
+from backhaul_hub.streams.replica_watch import ReplicaWatch
+from backhaul_hub.streams.streams import declared_streams
 
 log = structlog.get_logger(__name__)
 
@@ -44,6 +46,8 @@ class Ground(Subsystem):
     client: Client
     """In account HUB."""
     api: JetStreamApi
+    replicas: ReplicaWatch
+    """Of all servers."""
 
     def __init__(self, directory: Path, config: HubConfig, clock: HubTime) -> None:
         self.directory = directory
@@ -78,12 +82,15 @@ class Ground(Subsystem):
             await self._require_registry(client)
         self.client = client
         self.api = self._api(client)
+        declared = declared_streams(self.config)
+        self.replicas = ReplicaWatch(self.system, self.api, self.servers, declared)
 
     def tasks(self) -> Tasks:
-        """Return the watch for another control plane, and those on accounts and connections."""
+        """Return the watch for another control plane, and those on accounts, connections and servers."""
         yield self._alone.watch()
         yield self.accounts.keep(self.system, _ACCOUNTS_INTERVAL_S)
         yield watch_connections(self.client, self.system)
+        yield self.replicas.run()
 
     async def stop(self) -> None:
         """Close the connection in account HUB, then hub.db, then the one in the system account."""

@@ -49,7 +49,7 @@ class Reading(Subsystem):
             *(gate.guard.unreadable, gate.guard.expanded),
         )
         self.readers += (
-            UplinkReader(up_name(shard), ground.client, ground.api, intake)
+            UplinkReader(up_name(shard), ground.client, ground.api, intake, ground.replicas.doubt)
             for shard in range(ground.config.fleet.shards)
         )
         self.turns = UplinkTurns(ground.client, intake, self.readers)

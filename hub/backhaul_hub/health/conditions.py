@@ -13,6 +13,8 @@ DEVICE_UNKNOWN = "device-unknown"
 SHARD_UNFED = "shard-unfed"
 STREAM_FULL = "stream-full"
 REPLICA_BEHIND = "replica-behind"
+REPLICA_DAMAGED = "replica-damaged"
+SERVER_OFF = "server-off"
 CONSUMER_LAG = "consumer-lag"
 ACK_PENDING = "ack-pending"
 READER_BEHIND = "reader-behind"
@@ -77,6 +79,22 @@ KINDS = (
         "a shard takes nothing in: its UP stream hears nothing of its relay",
         "the control plane sets that up again by itself; if it stays, see the nats-server's log, and restart backhaul-hub",
         after_s=15,
+        depends_on=(JETSTREAM_SILENT,),
+    ),
+    Kind(
+        REPLICA_DAMAGED,
+        _ERROR,
+        "a server has lost messages that another one holds: its disk, or its files, were damaged",
+        "if no other server is named: stop it, move its jetstream/ aside, start it, and it copies all anew (docs/cluster.md)",
+        after_s=10,
+        depends_on=(JETSTREAM_SILENT,),
+    ),
+    Kind(
+        SERVER_OFF,
+        _ERROR,
+        "a server of the cluster stores nothing: its JetStream is off",
+        "a full disk does that, see its log: make room, start that server again, and it copies what it missed",
+        after_s=10,
         depends_on=(JETSTREAM_SILENT,),
     ),
     Kind(

@@ -14,6 +14,7 @@ from backhaul_hub.health import conditions as kinds
 from backhaul_hub.links.feeds import unfed
 from backhaul_hub.nats.jetstream import Json
 from backhaul_hub.shards import is_shard
+from backhaul_hub.streams.replicas import Damage
 from backhaul_hub.uplink.awaited import Awaited
 from backhaul_hub.vehicles.core import Told
 from backhaul_hub.vehicles.identities import Evidence, told
@@ -92,6 +93,10 @@ class HealthFacts:
     """Devices that durables on DOWN are of, and hub.db does not know."""
     older: str = ""
     """In what hub.db is older than the accounts that the servers hold; empty: it is not."""
+    damages: Collection[Damage] = ()
+    """Servers that lack messages which another one has."""
+    off: Collection[str] = ()
+    """Servers whose JetStream is off."""
     clock_step: str = ""
     """What the machine's clock did that the hub does not follow, in words."""
 
@@ -122,6 +127,15 @@ class HubHealth:
             yield Finding(kinds.JETSTREAM_SILENT)
         if facts.older:
             yield Finding(kinds.REGISTRY_OLDER, detail=facts.older)
+        for server in sorted({each.server for each in facts.damages}):
+            lacks = (
+                f"{each.missing:,} messages of {each.stream} that {each.held_by} has"
+                for each in facts.damages
+                if each.server == server
+            )
+            yield Finding(kinds.REPLICA_DAMAGED, Place(about=server), ", ".join(lacks))
+        for server in sorted(facts.off):
+            yield Finding(kinds.SERVER_OFF, Place(about=server))
         for channel, why in facts.not_told.items():
             yield Finding(kinds.PEOPLE_NOT_TOLD, Place(about=channel), why)
         if facts.imports:

@@ -26,6 +26,7 @@ from backhaul_hub.hub_time import HubTime
 from backhaul_hub.lane_names import DOWN
 from backhaul_hub.nats.jetstream import JetStreamApi, Json
 from backhaul_hub.shards import is_passing
+from backhaul_hub.streams.replicas import Damage
 from backhaul_hub.streams.streams import declared_streams
 from backhaul_hub.sync.core import HubSync
 from backhaul_hub.uplink.awaited import Awaited
@@ -62,6 +63,8 @@ class HealthWatch:
         crowded: tells which devices have more dictionaries in use than the hub keeps.
         unknown: tells which devices durables on DOWN are of that hub.db does not know.
         older: tells in what hub.db is older than the accounts that the servers hold.
+        damages: tells which servers lack messages that another one has.
+        off: tells which servers have their JetStream switched off.
         time: knows of steps of the machine's clock.
         sync: knows the heads of all devices.
         imports: tells which imports were ended before all was kept.
@@ -87,6 +90,8 @@ class HealthWatch:
     crowded: Callable[[], Mapping[str, str]] = dict
     unknown: Callable[[], Collection[str]] = tuple
     older: Callable[[], str] = str
+    damages: Callable[[], Collection[Damage]] = tuple
+    off: Callable[[], Collection[str]] = tuple
     time: HubTime | None = None
     sync: HubSync | None = None
     imports: Callable[[], Awaitable[str]] | None = None
@@ -180,6 +185,8 @@ class HealthWatch:
             crowded=self.crowded(),
             unknown=self.unknown(),
             older=self.older(),
+            damages=self.damages(),
+            off=self.off(),
             clock_step=self._clock_step(),
             imports=await self.imports() if self.imports else "",
             history=silent if self._history_expected else "",

@@ -7,7 +7,7 @@ message at a known sequence still has the time it had.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -73,6 +73,7 @@ class Audit:
         reader: reads it by sequence.
         blocks: what was read of it.
         dictionaries: what its messages are packed against.
+        doubt: says why a loss in a cluster is not to be believed, "" where it is (`ReplicaWatch.doubt`).
     """
 
     def __init__(
@@ -82,12 +83,14 @@ class Audit:
         reader: StoredReader,
         blocks: BlockStore,
         dictionaries: Dictionaries,
+        doubt: Callable[[str], Awaitable[str]],
     ) -> None:
         self._stream = stream
         self._api = api
         self._reader = reader
         self._blocks = blocks
         self._dictionaries = dictionaries
+        self._doubt = doubt
         self._deleted = 0
         self._suspected_ns: int | None = None
 
@@ -104,7 +107,8 @@ class Audit:
     async def look(self, position: ReadPosition) -> tuple[StreamState, AuditFindings]:
         """Compare the stream with the record of its reading.
 
-        Of a cluster's stream a loss is believed once it has been there for 15 s.
+        Of a cluster's stream a loss is believed once it has been there for 15 s, and while no other server
+        holds what its leader lacks.
 
         Raises:
             HubError: the server does not answer, or the stream or hub.db is not there; or it is too
@@ -118,6 +122,11 @@ class Audit:
             since_ns = self._suspected_ns = self._suspected_ns or state.now_ns
             if state.now_ns - since_ns < _SURE_NS:
                 raise HubError(f"{self._stream} seems {', '.join(finding.reasons)}; looks again")
+            if doubt := await self._doubt(self._stream):
+                raise HubError(doubt)
+            # What was seen may have been a leader's that has just been replaced for what it lacks.
+            info = await self._api.request(f"STREAM.INFO.{self._stream}")
+            state, finding = await self._compare(stream_state(info), position)
         return state, finding
 
     def taken_in(self, state: StreamState) -> None:

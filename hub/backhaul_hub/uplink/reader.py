@@ -7,7 +7,7 @@ stream has lost something, and is audited (uplink/audit.py) before anything else
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 
 import structlog
@@ -45,16 +45,27 @@ TROUBLES = (HubError, NatsError, OSError)
 """The errors that are waited out."""
 
 
+async def _no_doubt(stream: str) -> str:
+    """Believe the one server that there is."""
+    return ""
+
+
 class UplinkReader:
     """Reads one UP stream, in the turns of all (uplink/turns.py).
 
     Args:
         client: a connection in account HUB.
         intake: takes in what it has read; one for all readers.
+        doubt: as `Audit`.
     """
 
     def __init__(
-        self, stream: str, client: Client, api: JetStreamApi, intake: UplinkIntake
+        self,
+        stream: str,
+        client: Client,
+        api: JetStreamApi,
+        intake: UplinkIntake,
+        doubt: Callable[[str], Awaitable[str]] = _no_doubt,
     ) -> None:
         self.stream = stream
         self.position = ReadPosition()
@@ -69,7 +80,7 @@ class UplinkReader:
         self._dictionaries = intake.dictionaries
         self._blocks = BlockStore(self._registry, stream)
         self._log = BlockLog()
-        self._audit = Audit(stream, api, self._reader, self._blocks, self._dictionaries)
+        self._audit = Audit(stream, api, self._reader, self._blocks, self._dictionaries, doubt)
         self._trouble = Trouble(
             log, "uplink_interrupted", *TROUBLES, over="uplink_resumed", stream=stream
         )
