@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -25,7 +26,7 @@ from tests.support.waiting import until
 from .conftest import World, lane
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
     from pathlib import Path
 
 
@@ -151,13 +152,20 @@ def _end(messages: list[Stored], end: int) -> int:
     return messages[-1].seq if messages else end
 
 
+async def _as_it_is(hub: ClusterRig) -> None:
+    """Change nothing."""
+
+
 @asynccontextmanager
 async def running(
-    tmp_path: Path, *, toml: str = "", before_start: Callable[[ClusterRig], None] = lambda hub: None
+    tmp_path: Path,
+    *,
+    before_start: Callable[[ClusterRig], Awaitable[None]] = _as_it_is,
+    servers: Mapping[str, str] = MappingProxyType({}),
 ) -> AsyncIterator[Cluster]:
     """Run a hub of three servers, with conditions shown at once, and two vehicles.
 
-    ``toml``: more for hub.toml. ``before_start``: is given the hub once its files are there.
+    ``before_start``: is given the hub once its files are there. ``servers``: of devices that connect to one server alone.
     """
     async with AsyncExitStack() as stack:
         world = World(tmp_path, stack, ClusterRig)
@@ -165,13 +173,15 @@ async def running(
         assert isinstance(hub, ClusterRig)
         await hub.init()
         path = hub.directory / "hub.toml"
-        path.write_text(f"{path.read_text()}\n[health]\ninterval_s = 0.1\npatience = 0\n{toml}")
-        before_start(hub)
+        path.write_text(f"{path.read_text()}\n[health]\ninterval_s = 0.1\npatience = 0\n")
+        await before_start(hub)
         stack.push_async_callback(hub.stop)
         await hub.start()
         vehicles = []
         for device in DEVICES:
-            vehicle = await DeviceRig.add(hub, device, tmp_path / device)
+            only = hub.leaf_ports.get(servers.get(device, ""))
+            links = dict.fromkeys(hub.leaf_ports.values(), only) if only else None
+            vehicle = await DeviceRig.add(hub, device, tmp_path / device, links=links)
             stack.push_async_callback(vehicle.stop)
             await vehicle.start()
             vehicles.append(vehicle)

@@ -37,7 +37,7 @@ BYTES_MAX = 16 << 20
 """Of UP: a server stores a quarter of it in a file, and 4 MiB at least."""
 
 
-def small_blocks(hub: ClusterRig) -> None:
+async def small_blocks(hub: ClusterRig) -> None:
     path = hub.directory / "hub.toml"
     before, up, after = path.read_text().partition("[up]\n")
     text, changed = re.subn(r"(?m)^bytes_max = \d+", f"bytes_max = {BYTES_MAX}", after, count=1)
