@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from backhaul_hub.errors import HubError
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.nats.stream_reader import Stored, StoredReader
 from backhaul_hub.uplink.audit import require_gone
+from tests.integration.older import run_mixed
 from tests.integration.readings import points
 from tests.support.rig.cluster import ClusterRig
 from tests.support.rig.parts import DeviceRig
@@ -162,15 +164,21 @@ async def running(
     *,
     before_start: Callable[[ClusterRig], Awaitable[None]] = _as_it_is,
     servers: Mapping[str, str] = MappingProxyType({}),
+    older_path: str = "",
 ) -> AsyncIterator[Cluster]:
     """Run a hub of three servers, with conditions shown at once, and two vehicles.
 
     ``before_start``: is given the hub once its files are there. ``servers``: of devices that connect to one server alone.
+    ``older_path``: the PYTHONPATH of a hub of before (`older.older_packages`).
     """
     async with AsyncExitStack() as stack:
         world = World(tmp_path, stack, ClusterRig)
         hub = world.hub
         assert isinstance(hub, ClusterRig)
+        if older_path:
+            hub.control.before = "env", f"PYTHONPATH={older_path}"
+            words = {"backhaul-hub": list(hub.control.before)}
+            hub.run = partial(run_mixed, lambda name: words.get(name, []))
         await hub.init()
         path = hub.directory / "hub.toml"
         path.write_text(f"{path.read_text()}\n[health]\ninterval_s = 0.1\npatience = 0\n")

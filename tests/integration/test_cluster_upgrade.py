@@ -8,26 +8,39 @@ order: by `ldm` it would let its clients go over two minutes.
 from __future__ import annotations
 
 import signal
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.clusters import Cluster, running
+from backhaul_hub.nats.jetstream import JetStreamApi
+from backhaul_hub.streams.streams import stream_names
+from tests.integration.clusters import DEADLINE_S, running
 from tests.integration.conditions import until_shown
 from tests.integration.doors import Door
+from tests.integration.older import ShallowCloneError, older_packages
 from tests.support.rig.cluster import NAMES, ClusterRig
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = [pytest.mark.nats, pytest.mark.timeout(600)]
-STREAMS = ("UP_00", "DOWN_00", "DICT", "TWIN_STATE", "TWIN_EVENTS", "TWIN_CMD", "PUSH", "RELAY_00")
+
+
+async def all_whole(hub: ClusterRig) -> None:
+    """Wait until every server has all of every stream."""
+    async with hub.connection() as client:
+        names = await stream_names(JetStreamApi(client, patience_s=DEADLINE_S))
+    for name in sorted(names):
+        await hub.whole(name)
 
 
 async def test_servers_and_control_plane_are_upgraded_one_by_one(tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
-        cluster = await stack.enter_async_context(running(tmp_path))
+        older_path = ""
+        with suppress(ShallowCloneError):
+            older_path = older_packages(tmp_path / "older")
+        cluster = await stack.enter_async_context(running(tmp_path, older_path=older_path))
         hub = cluster.hub
         door = await Door(cluster.world, cluster.vehicles[0]).open()
         operator = await stack.enter_async_context(hub.connection(max_reconnect_attempts=-1))
@@ -38,11 +51,12 @@ async def test_servers_and_control_plane_are_upgraded_one_by_one(tmp_path: Path)
                 await door.command(operator)
                 await cluster.more(1)
                 await hub.start_server(name)
-                for stream in STREAMS:
-                    await hub.whole(stream)
+                await all_whole(hub)
             await hub.control.stop()
+            hub.control.before = ()
             await cluster.more(1)
             await hub.start_control()
+            await all_whole(hub)  # those too that a hub of before did not have
             await door.command(operator)
             await cluster.more(1)
         await cluster.is_whole()

@@ -7,42 +7,32 @@ The parts of before come out of this repository's own history; a clone that is s
 from __future__ import annotations
 
 import os
-import subprocess
 from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.integration.older import ShallowCloneError, older_packages, run_mixed
 from tests.integration.trickles import Trickle, all_confirmed, sources, trickling
-from tests.support.rig.parts import DeviceRig, HubRig, run_to_end
+from tests.support.rig.parts import DeviceRig, HubRig
 from tests.support.rig.shaped_relay import ShapedRelay
 
 from .conftest import World, lane
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 pytestmark = [pytest.mark.nats]
-ROOT = Path(__file__).parents[2]
-NO_PUSHES = "bb03ca16d1f4859a06403a7ad5f9e9c0676bda34"
-"""The last commit before an agent or a hub knew of pushes."""
-PACKAGES = ("agent", "hub", "codec")
-YOUNGER = ("--page-port", "--websocket-port")
-"""Options of `init`, each with a value, that a hub of before may not know."""
 
 
 @pytest.fixture
 def older_path(tmp_path: Path) -> str:
     """Return the PYTHONPATH of the packages as they were."""
-    commit, directory = os.environ.get("BACKHAUL_OLDER", NO_PUSHES), tmp_path / "older"
-    asked = ["git", "-C", str(ROOT), "archive", commit, *PACKAGES]
-    found = subprocess.run(asked, capture_output=True, check=False)
-    if found.returncode:
-        pytest.skip(f"this clone is shallow, it has no {commit}: {found.stderr.decode().strip()}")
-    directory.mkdir()
-    subprocess.run(["tar", "-x", "-C", str(directory)], input=found.stdout, check=True)
-    return ":".join(str(directory / package) for package in PACKAGES)
+    try:
+        return older_packages(tmp_path / "older")
+    except ShallowCloneError as error:
+        pytest.skip(f"this clone is shallow: {error}")
 
 
 class Mixed(World):
@@ -57,14 +47,7 @@ class Mixed(World):
         self.hub.control.before = (*before("backhaul-hub"),)
 
     async def _run(self, arguments: list[str]) -> str:
-        before = self.before(Path(arguments[0]).name)
-        if before and arguments[1] == "init":
-            known = await run_to_end([*before, arguments[0], "init", "--help"])
-            for option in YOUNGER:
-                if option not in known:
-                    at = arguments.index(option)
-                    arguments = arguments[:at] + arguments[at + 2 :]
-        return await run_to_end([*before, *arguments])
+        return await run_mixed(self.before, arguments)
 
 
 @pytest.mark.parametrize("older", ["backhaul-agent", "backhaul-hub"])
