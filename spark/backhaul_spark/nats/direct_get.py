@@ -40,6 +40,8 @@ from backhaul_spark.nats.stored import Stored, StreamInfo, holes
 BATCH_MESSAGES = 4096
 BATCH_BYTES = 4 << 20
 ATTEMPTS = 6
+# Which server of a cluster answers is chance: that of three one damaged one answers each time, is one in six thousand.
+_OTHERS = 8
 
 
 class Reader:
@@ -120,10 +122,10 @@ class Reader:
         """Yield the messages `lo` to `hi` (included) that the stream still has, in order.
 
         Deleted messages are simply not there: the caller compares sequences. What an answer leaves
-        out is believed where the stream's leader has not got it either.
+        out is believed where neither the stream's leader nor another server has got it.
 
         Raises:
-            ServerBehindError: it has; whatever was yielded is right.
+            ServerBehindError: one has; whatever was yielded is right.
         """
         while lo <= hi:
             part, done = self._batch(stream, lo, hi)
@@ -175,12 +177,13 @@ class Reader:
             raise ServerBehindError(self.connection.server, stream, f"is not there yet at {lo}")
 
     def _require_gone(self, stream: str, missing: Iterable[tuple[int, int]]) -> None:
-        """Make sure that the stream's leader has nothing of these ranges.
+        """Make sure that the stream's leader has nothing of these ranges, nor another server.
 
-        A direct get is answered by any server of a cluster, and one may lag behind.
+        A direct get is answered by any server of a cluster, and one may lag behind. Any may lack what was damaged
+        on its disk, the leader too.
 
         Raises:
-            ServerBehindError: the leader has some, or cannot know.
+            ServerBehindError: one has some, or the leader cannot know.
         """
         missing = list(missing)
         info = self.streams([stream])[stream] if missing else None
@@ -201,11 +204,21 @@ class Reader:
                 raise ServerBehindError(
                     self.connection.server, stream, f"is not there yet at {found.seq}"
                 )
+            for _ in range(_OTHERS):
+                part, _ = self._batch(stream, lo, hi, messages_max=1)
+                if part.seqs:
+                    what = f"is led by a server that lacks {part.seqs[0]}, which another has,"
+                    raise ServerBehindError(self.connection.server, stream, what)
 
     def _batch(
-        self, stream: str, lo: int, hi: int, subject: str | None = None
+        self,
+        stream: str,
+        lo: int,
+        hi: int,
+        subject: str | None = None,
+        messages_max: int = 0,
     ) -> tuple[Stored, bool]:
-        size = min(BATCH_MESSAGES, hi - lo + 1)
+        size = min(messages_max or BATCH_MESSAGES, hi - lo + 1)
         wanted: dict[str, object] = {"seq": lo, "batch": size, "max_bytes": BATCH_BYTES}
         if subject is not None:
             wanted["next_by_subj"] = subject
