@@ -96,6 +96,15 @@ def test_a_server_that_copies_all_anew_is_not_damaged() -> None:
     assert found(*looks) == []
 
 
+def test_a_leader_that_ends_before_another_is_named() -> None:
+    """One that lost its store, and was chosen before it had copied anything."""
+    for stream in (UP, DOWN):
+        look = {"a": Replica(1, 0, 0, leads=True), "b": whole(900), "c": whole(850)}
+        assert found(look, look, look, stream=stream) == [
+            Damage("a", stream, 900, leads=True, held_by="b")
+        ]
+
+
 def test_of_a_stream_with_the_newest_alone_servers_at_the_same_end_are_compared() -> None:
     a, b = Replica(1, 900, 50, leads=True), Replica(3, 900, 44)
     assert found({"a": a, "b": b}, {"a": a, "b": b}, stream=DOWN) == [

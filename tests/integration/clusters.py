@@ -118,7 +118,7 @@ class Cluster:
             while seq <= end:
                 messages = await reader.read(seq, 512)
                 try:
-                    await require_gone(api, STREAM, messages, seq, last := _end(messages, end))
+                    await require_gone(api, reader, messages, seq, last := _end(messages, end))
                 except HubError:
                     continue
                 for message in messages:

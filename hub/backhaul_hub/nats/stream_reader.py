@@ -64,7 +64,7 @@ class StoredReader:
 
     def __init__(self, client: Client, stream: str, *, timeout_s: float = 5.0) -> None:
         self._client = client
-        self._stream = stream
+        self.stream = stream
         self._timeout_s = timeout_s
 
     async def read(self, seq: int, messages_max: int, *, subject: str = "") -> list[Stored]:
@@ -75,7 +75,7 @@ class StoredReader:
         Raises:
             HubError: the stream or the server is not there, or a batch came in pieces.
         """
-        wanted = ReadQuestion(self._stream, seq, messages_max, subject)
+        wanted = ReadQuestion(self.stream, seq, messages_max, subject)
         [found] = await read_many(self._client, [wanted], timeout_s=self._timeout_s)
         if isinstance(found, HubError):
             raise found

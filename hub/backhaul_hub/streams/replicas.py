@@ -38,19 +38,21 @@ Look = Mapping[str, Mapping[str, Replica]]
 """By stream and server."""
 
 
-def replicas(answers: Iterable[Json], counted: Collection[str]) -> dict[str, dict[str, Replica]]:
+def replicas(
+    answers: Iterable[Json], counted: Collection[str] | None = None
+) -> dict[str, dict[str, Replica]]:
     """Return what servers said to JSZ with `accounts` and `streams`.
 
     Args:
         answers: one of each server.
-        counted: the names of the streams to look at.
+        counted: the names of the streams to look at, None for all.
     """
     found: dict[str, dict[str, Replica]] = {}
     for answer in answers:
         server = answer["server"]["name"]
         for account in (answer.get("data") or {}).get("account_details") or []:
             for stream in account.get("stream_detail") or []:
-                if stream["name"] in counted:
+                if counted is None or stream["name"] in counted:
                     state, leader = stream["state"], (stream.get("cluster") or {}).get("leader")
                     found.setdefault(stream["name"], {})[server] = Replica(
                         *(state["first_seq"], state["last_seq"], state["messages"]),
@@ -107,6 +109,9 @@ class ReplicaJudge:
                     missing = _of_the_newest(mine, theirs)
                 else:
                     missing = _of_all(before.get(server), theirs)
+                if mine.leads and other in before:
+                    # Nobody has more than the leader, unless that one has not copied it.
+                    missing = max(missing, before[other].last_seq - mine.last_seq)
                 if missing > most:
                     most, held_by = missing, other
             if most:

@@ -31,6 +31,8 @@ from backhaul_runtime.jetstream import stamp_ns
 _BATCH_MESSAGES = 512
 # A leader that is cut off from the others of its cluster believes in itself for so long at the most.
 _SURE_NS = 15 * 1_000_000_000
+# That the damaged one of three servers answers each time is one in six thousand.
+_OTHERS = 8
 
 Reason = Literal["recreated", "rolled_back", "purged", "deleted"]
 
@@ -240,7 +242,7 @@ class Audit:
             wanted = min(_BATCH_MESSAGES, block.high - seq + 1)
             messages = await self._reader.read(seq, wanted)
             end = messages[-1].seq if messages else block.high
-            await require_gone(self._api, self._stream, messages, seq, end)
+            await require_gone(self._api, self._reader, messages, seq, end)
             await self._dictionaries.prepare(messages)
             for message in messages:
                 if message.seq <= block.high:
@@ -257,17 +259,22 @@ class Audit:
 
 
 async def require_gone(
-    api: JetStreamApi, stream: str, messages: list[Stored], lo: int, hi: int
+    api: JetStreamApi, reader: StoredReader, messages: list[Stored], lo: int, hi: int
 ) -> None:
     """Make sure that messages missing from an answer about `lo` to `hi` are not in the stream either.
 
     Raises:
-        HubError: the stream's leader has some of it; ask again.
+        HubError: the stream's leader has some of it, or another server; ask again.
     """
     for low, high in holes((message.seq for message in messages), lo, hi):
-        found = await api.first_message(stream, low)
+        found = await api.first_message(reader.stream, low)
         if found is not None and found[0] <= high:
-            raise HubError(f"{stream}: a server that lags behind was asked for {found[0]}")
+            raise HubError(f"{reader.stream}: a server that lags behind was asked for {found[0]}")
+        # The leader may be the one whose disk was damaged. Which server answers is chance.
+        for _ in range(_OTHERS):
+            others = await reader.read(low, 1)
+            if others and others[0].seq <= high:
+                raise HubError(f"{reader.stream}: its leader lacks {low}, which another server has")
 
 
 def place_of(

@@ -137,7 +137,7 @@ class UplinkReader:
             raise answer
         known, messages = self.position, answer
         if messages:
-            await require_gone(self._api, self.stream, messages, self._next(), messages[-1].seq)
+            await require_gone(self._api, self._reader, messages, self._next(), messages[-1].seq)
         self._trouble.end()
         if self._last_is_there:
             is_known = messages and (messages[0].seq, messages[0].stored_ns) == (
