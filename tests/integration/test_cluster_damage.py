@@ -19,9 +19,7 @@ import pytest
 from nats.errors import Error as NatsError
 
 from backhaul_codec import Point
-from backhaul_hub.nats.system_requests import ask_all
 from backhaul_hub.shards import api_subject
-from backhaul_hub.streams.replicas import Replica, replicas
 from tests.integration.clusters import DEADLINE_S, STREAM, Cluster, running
 from tests.integration.conditions import until_shown
 from tests.integration.readings import points
@@ -63,18 +61,8 @@ def begun(files: list[Path]) -> bool:
     return len(files) > 1 and files[1].stat().st_size > 100_000
 
 
-async def held(hub: ClusterRig) -> dict[str, Replica]:
-    """Return what each server says that it holds of UP."""
-    client = await hub.connect("system")
-    try:
-        answers = await ask_all(client, "JSZ", len(NAMES), {"accounts": True, "streams": True})
-    finally:
-        await client.close()
-    return replicas(answers, {STREAM}).get(STREAM, {})
-
-
 async def alike(hub: ClusterRig) -> bool:
-    found = await held(hub)
+    found = (await hub.held()).get(STREAM, {})
     counts = {(each.first_seq, each.last_seq, each.messages) for each in found.values()}
     return len(found) == len(NAMES) and len(counts) == 1
 
@@ -95,9 +83,8 @@ async def copies_anew(cluster: Cluster, server: str) -> None:
     hub = cluster.hub
     await hub.servers[server].stop()
     shutil.move(store(hub, server), store(hub, server).with_name("jetstream.damaged"))
-    shutil.rmtree(store(hub, server).with_name("jetstream.damaged"))
     await hub.start_server(server)
-    await hub.whole(STREAM)
+    await hub.copied(server)
     await until_shown(cluster.world, "replica-damaged", shown=False)
 
 

@@ -15,6 +15,11 @@ def blocks(store: Path, stream: str) -> list[Path]:
     return sorted(found, key=lambda path: int(path.stem))
 
 
+def all_blocks(store: Path) -> list[Path]:
+    """Return the files with messages of all streams, in a fixed order."""
+    return sorted(store.glob("**/streams/*/msgs/*.blk"))
+
+
 def cut_short(block: Path) -> None:
     """Lose the second half of a file."""
     os.truncate(block, block.stat().st_size // 2)

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from nats.errors import Error as NatsError
 
+from backhaul_hub.nats.system_requests import ask_all
 from backhaul_hub.shards import api_subject
+from backhaul_hub.streams.replicas import Replica, replicas
 from tests.support.rig.parts import NO_PAGE, HubRig, Part, RigError, program, run_to_end
 from tests.support.rig.ports import free_port
 
@@ -120,3 +122,36 @@ class ClusterRig(HubRig):
                 return
             await asyncio.sleep(0.1)
         raise RigError(f"not every server has all of {stream} in {_READY_S:g} s")
+
+    async def held(self) -> dict[str, dict[str, Replica]]:
+        """Return what each server that answers says that it holds, by stream and server."""
+        client = await self.connect("system", max_reconnect_attempts=-1)
+        try:
+            asked = {"accounts": True, "streams": True}
+            answers = await ask_all(client, "JSZ", len(NAMES), asked)
+        finally:
+            await client.close()
+        return replicas(answers)
+
+    async def copied(self, server: str) -> None:
+        """Wait until a server holds all that the others held. Raises: RigError: not in two minutes."""
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + _READY_S
+        wanted: dict[str, int] = {}
+        while loop.time() < end_s:
+            held = await self.held()
+            others = {
+                stream: max(
+                    (each.last_seq for name, each in servers.items() if name != server), default=0
+                )
+                for stream, servers in held.items()
+            }
+            wanted = wanted or others
+            nothing = Replica(1, 0, 0)
+            if all(
+                held.get(stream, {}).get(server, nothing).last_seq >= last
+                for stream, last in wanted.items()
+            ):
+                return
+            await asyncio.sleep(0.1)
+        raise RigError(f"{server} does not hold in {_READY_S:g} s what the others held")
