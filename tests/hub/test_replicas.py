@@ -57,9 +57,7 @@ def test_a_message_that_was_deleted_everywhere_is_no_damage() -> None:
 
 
 @given(
-    st.lists(
-        st.tuples(*[st.integers(0, 500)] * 3, st.integers(0, 300)), min_size=3, max_size=6
-    ),
+    st.lists(st.tuples(*[st.integers(0, 500)] * 3, st.integers(0, 300)), min_size=3, max_size=6),
     st.integers(1, 50),
 )
 def test_servers_that_take_in_and_drop_each_in_its_time_are_whole(
@@ -90,7 +88,10 @@ def test_servers_that_take_in_and_drop_each_in_its_time_are_whole(
 def test_a_server_that_copies_all_anew_is_not_damaged() -> None:
     """Nor is the one that it copies from, which has deleted messages that the copy has not come to."""
     looks = (
-        {"a": Replica(5001, 90_000, 84_000), "b": whole(end, first=5001) if end else Replica(1, 0, 0)}
+        {
+            "a": Replica(5001, 90_000, 84_000),
+            "b": whole(end, first=5001) if end else Replica(1, 0, 0),
+        }
         for end in (0, 0, 6000, 40_000)
     )
     assert found(*looks) == []

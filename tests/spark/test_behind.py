@@ -95,3 +95,36 @@ def test_a_leader_that_ends_before_what_is_asked_for_is_not_believed() -> None:
     assert list(asked.read("UP_00", 8, 9)) == []
     with pytest.raises(ServerBehindError, match="UP_00 ends at 9 there"):
         list(asked.read("UP_00", 8, 10))
+
+
+class Others(Server):
+    """A cluster: the leader lacks message 4 to 9, and each third answer comes from a server that has them."""
+
+    def __init__(self) -> None:
+        super().__init__(stream("UP_00"), leader=refused(10037, "no message found"))
+        self._asked = 0
+        self._left: list[tuple[bytes, bytes]] = []
+
+    def send(self, subject: str, body: bytes) -> bytes:
+        wanted = json.loads(body)
+        self._asked += 1
+        whole = self._asked % 3 == 0
+        seqs = range(wanted["seq"], min(wanted["seq"] + wanted["batch"], 10 if whole else 4))
+        headers = (
+            "NATS/1.0\r\nNats-Sequence: {}\r\nNats-Subject: up.x\r\nNats-Time-Stamp: t\r\n\r\n"
+        )
+        self._left = [(headers.format(seq).encode(), b"") for seq in seqs]
+        end = b"NATS/1.0 204 EOB\r\nNats-Num-Pending: 0\r\n\r\n"
+        self._left.append((end, b"") if seqs else (b"NATS/1.0 404 Message Not Found\r\n\r\n", b""))
+        return b"reply"
+
+    def answer(self, reply: bytes, what: str) -> tuple[bytes, bytes]:
+        return self._left.pop(0)
+
+
+def test_what_a_damaged_leader_lacks_is_no_gap_while_another_server_has_it() -> None:
+    connection: Any = Others()
+    parts = Reader(connection).read("UP_00", 1, 9)
+    assert next(parts).seqs == [1, 2, 3]
+    with pytest.raises(ServerBehindError, match="lacks 4, which another has"):
+        next(parts)

@@ -1,4 +1,4 @@
-"""Watching what each server of a cluster holds, and leading no stream by one that lacks some of it."""
+"""A watch on the messages that each server of a cluster holds: a server that lacks some of a stream does not lead it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STEP_DOWN_S_MAX = 4.0
 
 
 class ReplicaWatch:
-    """Asks all servers now and then; where the leader of a stream lacks what another has, that one is to lead.
+    """Asks all servers now and then. If the leader of a stream lacks messages, a server that has them is to lead.
 
     Args:
         system: a connection in the system account.
@@ -46,7 +46,7 @@ class ReplicaWatch:
 
     @property
     def damages(self) -> list[Damage]:
-        """Return what was found by the last looks."""
+        """Return the damages that the last looks have shown."""
         return self._judge.damages
 
     async def run(self) -> None:

@@ -1,4 +1,4 @@
-"""What each server of a cluster holds of each stream, and which one lacks what another has. Pure.
+"""The messages that each server of a cluster holds of each stream, and the servers that lack some. Pure.
 
 A server that finds a damaged block at its start, or as it reads, drops the rest of that block and says nothing: to its
 cluster it is current, answers reads, and may lead the stream. Only the counts of the servers, side by side, tell.
@@ -41,7 +41,7 @@ Look = Mapping[str, Mapping[str, Replica]]
 def replicas(
     answers: Iterable[Json], counted: Collection[str] | None = None
 ) -> dict[str, dict[str, Replica]]:
-    """Return what servers said to JSZ with `accounts` and `streams`.
+    """Read the answers of servers to JSZ with `accounts` and `streams`.
 
     Args:
         answers: one of each server.
@@ -64,14 +64,12 @@ def replicas(
 def switched_off(answers: Iterable[Json]) -> frozenset[str]:
     """Return the names of servers that say to JSZ that their JetStream is off, as after a full disk."""
     return frozenset(
-        answer["server"]["name"]
-        for answer in answers
-        if (answer.get("data") or {}).get("disabled")
+        answer["server"]["name"] for answer in answers if (answer.get("data") or {}).get("disabled")
     )
 
 
 class ReplicaJudge:
-    """Compares looks in a row: what is missing in two of them is damage, and not a server that was asked a moment earlier.
+    """Compares looks in a row: a server is damaged if it lacks messages in two of them; in one it may have been asked earlier.
 
     Args:
         newest_only: streams that keep the newest messages on each subject alone.
@@ -84,7 +82,7 @@ class ReplicaJudge:
         self.damages: list[Damage] = []
 
     def look(self, seen: Look) -> None:
-        """Take in one look; `damages` is then what was found."""
+        """Take in one look, and set `damages` by it."""
         suspected: dict[tuple[str, str], int] = {}
         damages = []
         for stream, servers in seen.items():
