@@ -15,6 +15,7 @@ from backhaul_hub.cli.server.status import lines
 from backhaul_hub.config import Health
 from backhaul_hub.health.conditions import KINDS, OF_VEHICLES
 from backhaul_hub.health.judge import DeviceFacts, HealthFacts, HubHealth, LaneFacts
+from backhaul_hub.streams.replicas import Damage
 from backhaul_hub.vehicles.core import Told
 from backhaul_hub.vehicles.identities import Evidence, Sighting
 
@@ -337,6 +338,22 @@ def test_a_job_that_stands_still_is_told_and_one_that_works_is_not() -> None:
     (found,) = looks.look(stands(*at_work, JobStand("rollup", 1234, 600)))
     assert (found.code, found.about) == ("job-still", "rollup")
     assert found.detail == "1,234 behind for 10 min"
+
+
+def test_a_server_that_is_damaged_off_or_wrong_about_the_time_is_named() -> None:
+    lacking = [Damage("b", stream, 1171, leads=False, held_by="c") for stream in ("UP_00", "DICT")]
+    facts = HealthFacts([], damages=lacking, off={"c"}, server_clocks={"a": 7200.4})
+    assert {(each.code, each.about, each.detail) for each in Looks().look(facts)} == {
+        *(
+            ("replica-damaged", "b", f"{lacks('UP_00')}, {lacks('DICT')}"),
+            ("server-off", "c", ""),
+            ("server-clock", "a", "by +7200 s"),
+        )
+    }
+
+
+def lacks(stream: str) -> str:
+    return f"1,171 messages of {stream} that c has"
 
 
 def test_every_code_is_in_the_manual_with_its_severity() -> None:

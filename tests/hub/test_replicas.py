@@ -7,7 +7,14 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul_hub.streams.replicas import Damage, Replica, ReplicaJudge, replicas, switched_off
+from backhaul_hub.streams.replicas import (
+    Damage,
+    Replica,
+    ReplicaJudge,
+    clocks_off,
+    replicas,
+    switched_off,
+)
 
 UP, DOWN = "UP_00", "DOWN"
 
@@ -132,3 +139,15 @@ def test_what_servers_say_is_read_and_one_whose_jetstream_is_off_is_left_out() -
         UP: {"a": Replica(3, 9, 6), "b": Replica(3, 9, 6, leads=True)}
     }
     assert switched_off([*answers, off]) == {"c"}
+
+
+def test_a_server_whose_clock_is_not_the_others_is_named() -> None:
+    def at(name: str, time: str) -> dict[str, Any]:
+        return {"server": {"name": name, "time": f"2026-01-01T{time}Z"}}
+
+    others = [at("a", "10:00:00.5"), at("c", "10:00:02")]
+    assert clocks_off([*others, at("b", "12:00:02")]) == {"b": 7200.0}
+    assert clocks_off([*others, at("b", "08:00:00.5")]) == {"b": -7200.0}
+    assert clocks_off([*others, at("b", "10:00:09")]) == {}
+    assert clocks_off([at("a", "10:00:00"), at("b", "12:00:00")]) == {}
+    assert clocks_off([*others, {"server": {"name": "old"}}]) == {}

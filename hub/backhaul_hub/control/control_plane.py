@@ -149,6 +149,7 @@ class Watching(Subsystem):
             older=lambda: ground.accounts.older,
             damages=lambda: ground.replicas.damages,
             off=lambda: ground.replicas.off,
+            server_clocks=lambda: ground.replicas.clocks,
             time=ground.clock,
             sync=self._sync.core,
             imports=lambda: import_trouble(ground.registry, ground.api, ground.clock.now_ns()),

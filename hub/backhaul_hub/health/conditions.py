@@ -15,6 +15,7 @@ STREAM_FULL = "stream-full"
 REPLICA_BEHIND = "replica-behind"
 REPLICA_DAMAGED = "replica-damaged"
 SERVER_OFF = "server-off"
+SERVER_CLOCK = "server-clock"
 CONSUMER_LAG = "consumer-lag"
 ACK_PENDING = "ack-pending"
 READER_BEHIND = "reader-behind"
@@ -94,6 +95,14 @@ KINDS = (
         _ERROR,
         "a server of the cluster stores nothing: its JetStream is off",
         "a full disk does that, see its log: make room, start that server again, and it copies what it missed",
+        after_s=10,
+        depends_on=(JETSTREAM_SILENT,),
+    ),
+    Kind(
+        SERVER_CLOCK,
+        _ERROR,
+        "the clock of a server is not that of the others: it drops messages by its own idea of their age",
+        "set that machine's clock right (timedatectl), then see whether it is replica-damaged",
         after_s=10,
         depends_on=(JETSTREAM_SILENT,),
     ),

@@ -97,6 +97,8 @@ class HealthFacts:
     """Servers that lack messages which another one has."""
     off: Collection[str] = ()
     """Servers whose JetStream is off."""
+    server_clocks: Mapping[str, float] = field(default_factory=dict)
+    """By how many seconds the clocks of servers are off the others'."""
     clock_step: str = ""
     """What the machine's clock did that the hub does not follow, in words."""
 
@@ -127,15 +129,7 @@ class HubHealth:
             yield Finding(kinds.JETSTREAM_SILENT)
         if facts.older:
             yield Finding(kinds.REGISTRY_OLDER, detail=facts.older)
-        for server in sorted({each.server for each in facts.damages}):
-            lacks = (
-                f"{each.missing:,} messages of {each.stream} that {each.held_by} has"
-                for each in facts.damages
-                if each.server == server
-            )
-            yield Finding(kinds.REPLICA_DAMAGED, Place(about=server), ", ".join(lacks))
-        for server in sorted(facts.off):
-            yield Finding(kinds.SERVER_OFF, Place(about=server))
+        yield from _of_servers(facts)
         for channel, why in facts.not_told.items():
             yield Finding(kinds.PEOPLE_NOT_TOLD, Place(about=channel), why)
         if facts.imports:
@@ -229,6 +223,20 @@ class HubHealth:
                 stalled = kinds.LANE_STALLED if known.lag else kinds.SOURCE_STALLED
                 lag = "of a lag not known" if known.lag is None else f"at a lag of {known.lag}"
                 yield Finding(stalled, place, lag)
+
+
+def _of_servers(facts: HealthFacts) -> Iterator[Finding]:
+    for server in sorted({each.server for each in facts.damages}):
+        lacks = (
+            f"{each.missing:,} messages of {each.stream} that {each.held_by} has"
+            for each in facts.damages
+            if each.server == server
+        )
+        yield Finding(kinds.REPLICA_DAMAGED, Place(about=server), ", ".join(lacks))
+    for server in sorted(facts.off):
+        yield Finding(kinds.SERVER_OFF, Place(about=server))
+    for server, off_s in facts.server_clocks.items():
+        yield Finding(kinds.SERVER_CLOCK, Place(about=server), f"by {off_s:+.0f} s")
 
 
 def _of_vehicle(device: str, told: Told, *, up: bool) -> Iterator[Finding]:

@@ -65,6 +65,7 @@ class HealthWatch:
         older: tells in what hub.db is older than the accounts that the servers hold.
         damages: tells which servers lack messages that another one has.
         off: tells which servers have their JetStream switched off.
+        server_clocks: tells by how many seconds clocks of servers are off.
         time: knows of steps of the machine's clock.
         sync: knows the heads of all devices.
         imports: tells which imports were ended before all was kept.
@@ -92,6 +93,7 @@ class HealthWatch:
     older: Callable[[], str] = str
     damages: Callable[[], Collection[Damage]] = tuple
     off: Callable[[], Collection[str]] = tuple
+    server_clocks: Callable[[], Mapping[str, float]] = dict
     time: HubTime | None = None
     sync: HubSync | None = None
     imports: Callable[[], Awaitable[str]] | None = None
@@ -187,6 +189,7 @@ class HealthWatch:
             older=self.older(),
             damages=self.damages(),
             off=self.off(),
+            server_clocks=self.server_clocks(),
             clock_step=self._clock_step(),
             imports=await self.imports() if self.imports else "",
             history=silent if self._history_expected else "",

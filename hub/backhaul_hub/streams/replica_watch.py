@@ -12,7 +12,7 @@ from nats.errors import Error as NatsError
 from backhaul_hub.errors import HubError
 from backhaul_hub.nats.jetstream import JetStreamApi, Json
 from backhaul_hub.nats.system_requests import ask_all
-from backhaul_hub.streams.replicas import Damage, ReplicaJudge, replicas, switched_off
+from backhaul_hub.streams.replicas import Damage, ReplicaJudge, clocks_off, replicas, switched_off
 from backhaul_runtime.trouble import Trouble
 
 log = structlog.get_logger(__name__)
@@ -43,6 +43,8 @@ class ReplicaWatch:
         self._said: set[tuple[str, str]] = set()
         self.off: frozenset[str] = frozenset()
         """Servers that said at the last look that their JetStream is off."""
+        self.clocks: dict[str, float] = {}
+        """Servers whose clock differed from the others' at the last look; by seconds."""
 
     @property
     def damages(self) -> list[Damage]:
@@ -67,7 +69,7 @@ class ReplicaWatch:
             asked = {"accounts": True, "streams": True}
             answers = await ask_all(self._system, "JSZ", self._servers, asked)
             self._judge.look(replicas(answers, self._counted))
-            self.off = switched_off(answers)
+            self.off, self.clocks = switched_off(answers), clocks_off(answers)
             self._say()
             for each in self.damages:
                 if each.leads:

@@ -10,6 +10,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from backhaul_hub.nats.jetstream import Json
+from backhaul_runtime.jetstream import stamp_ns
+
+# Of two nobody knows which one is wrong. Answers to one question may be 3 s apart.
+_CLOCKS_MIN, _CLOCK_OFF_S = 3, 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,20 @@ def switched_off(answers: Iterable[Json]) -> frozenset[str]:
     return frozenset(
         answer["server"]["name"] for answer in answers if (answer.get("data") or {}).get("disabled")
     )
+
+
+def clocks_off(answers: Iterable[Json]) -> dict[str, float]:
+    """Return by how many seconds the clock of a server is off, by the median of all; those that are right are left out."""
+    told_ns = {
+        answer["server"]["name"]: stamp_ns(answer["server"]["time"])
+        for answer in answers
+        if "time" in answer["server"]
+    }
+    if len(told_ns) < _CLOCKS_MIN:
+        return {}
+    middle_ns = sorted(told_ns.values())[len(told_ns) // 2]
+    off_s = {server: (each - middle_ns) / 1e9 for server, each in told_ns.items()}
+    return {server: each for server, each in off_s.items() if abs(each) > _CLOCK_OFF_S}
 
 
 class ReplicaJudge:
