@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import closing
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -20,10 +20,12 @@ from backhaul_spark.nats import direct_get
 from backhaul_spark.nats.connection import Connection
 from backhaul_spark.nats.direct_get import list_streams, read_range
 from backhaul_spark.nats.endpoint import endpoint_from
+from backhaul_spark.nats.offsets import GAP_RETENTION, GAP_REWOUND, Span
 from backhaul_spark.source.jetstream_source import (
     JetStreamStreamReader,
     SourceSettings,
     SpanPartition,
+    read_span,
 )
 
 if TYPE_CHECKING:
@@ -250,3 +252,19 @@ def test_the_server_keeps_nothing_for_what_was_asked_before(hub_server: HubServe
         _, answer = connection.request("$SYS.REQ.ACCOUNT.HUB.INFO", b"")
     kept = json.loads(answer)["data"].get("responses", {})
     assert len(kept) <= 1  # the last one: the connection is lent out again with another inbox
+
+
+def test_what_only_the_leader_of_a_cluster_lacked_is_read_and_no_gap(hub_server: HubServer) -> None:
+    """A batch was planned by the word of a leader whose disk was damaged; here the one server has the messages."""
+    hub_server.put([b"one", b"two", b"three"])
+    settings = SourceSettings(hub_server.options | {"onGap": "record"})
+
+    def rows(*span: Any) -> list[tuple[int, int | None]]:
+        found = [row for batch in read_span(settings, Span(*span)) for row in batch.to_pylist()]
+        return [(row["stream_seq"], row["missing"]) for row in found]
+
+    assert rows("UP_00", 1, 3, GAP_RETENTION) == [(1, 3)]
+    settings.endpoint = replace(settings.endpoint, servers=2 * settings.endpoint.servers)
+    assert rows("UP_00", 1, 3, GAP_RETENTION) == [(1, None), (2, None), (3, None)]
+    assert rows("UP_00", 4, 9, GAP_RETENTION) == [(4, 6)]
+    assert rows("UP_00", 1, 3, GAP_REWOUND) == [(1, 3)]

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, TypeVar
 
 from backhaul_codec.subjects import IMPORT_STREAM
 from backhaul_runtime.clock import SYSTEM_CLOCK, SleepingClock
@@ -40,6 +40,7 @@ from backhaul_spark.nats.stored import Stored, StreamInfo, holes
 BATCH_MESSAGES = 4096
 BATCH_BYTES = 4 << 20
 ATTEMPTS = 6
+_Answer = TypeVar("_Answer")
 # Which server of a cluster answers is chance: that of three one damaged one answers each time, is one in six thousand.
 _OTHERS = 8
 
@@ -204,11 +205,17 @@ class Reader:
                 raise ServerBehindError(
                     self.connection.server, stream, f"is not there yet at {found.seq}"
                 )
-            for _ in range(_OTHERS):
-                part, _ = self._batch(stream, lo, hi, messages_max=1)
-                if part.seqs:
-                    what = f"is led by a server that lacks {part.seqs[0]}, which another has,"
-                    raise ServerBehindError(self.connection.server, stream, what)
+            if seq := self.anywhere(stream, lo, hi):
+                what = f"is led by a server that lacks {seq}, which another has,"
+                raise ServerBehindError(self.connection.server, stream, what)
+
+    def anywhere(self, stream: str, lo: int, hi: int) -> int:
+        """Return the first of messages `lo` to `hi` that a server of the cluster has, 0 where none answers with any."""
+        for _ in range(_OTHERS):
+            part, _ = self._batch(stream, lo, hi, messages_max=1)
+            if part.seqs:
+                return part.seqs[0]
+        return 0
 
     def _batch(
         self,
@@ -352,11 +359,24 @@ def list_streams(
     Where there are several servers it is tried for as long as in `read_range`: after the loss of
     one, a cluster needs some seconds to choose others to lead its streams.
     """
+    return _asked(endpoint, lambda reader: reader.streams(patterns), clock)
+
+
+def is_held(
+    endpoint: Endpoint, stream: str, lo: int, hi: int, *, clock: SleepingClock = SYSTEM_CLOCK
+) -> bool:
+    """Tell whether a server of a cluster has any of the messages `lo` to `hi`, though the stream's leader lacks them."""
+    if len(endpoint.servers) == 1:
+        return False
+    return bool(_asked(endpoint, lambda reader: reader.anywhere(stream, lo, hi), clock))
+
+
+def _asked(endpoint: Endpoint, ask: Callable[[Reader], _Answer], clock: SleepingClock) -> _Answer:
     attempts = 2 if len(endpoint.servers) == 1 else ATTEMPTS
     for failures in range(attempts):
         try:
             with borrowed(endpoint) as reader:
-                return reader.streams(patterns)
+                return ask(reader)
         except LoginRefusedError:
             raise
         except HubServerError:

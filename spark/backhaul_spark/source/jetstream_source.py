@@ -47,7 +47,7 @@ from backhaul_spark.errors import MessagesGoneError, OptionError
 from backhaul_spark.garbage import spare_modules
 from backhaul_spark.nats import offsets
 from backhaul_spark.nats.dictionaries import DictionaryReader
-from backhaul_spark.nats.direct_get import list_streams, read_range
+from backhaul_spark.nats.direct_get import is_held, list_streams, read_range
 from backhaul_spark.nats.endpoint import Endpoint, endpoint_from
 from backhaul_spark.nats.messages import MESSAGES, gap_batch, message_batch
 from backhaul_spark.nats.stored import StreamInfo, holes
@@ -278,7 +278,7 @@ def read_span(settings: SourceSettings, span: offsets.Span) -> Iterator[pa.Recor
 
 
 def _message_batches(settings: SourceSettings, span: offsets.Span) -> Iterator[pa.RecordBatch]:
-    if span.gap:
+    if span.gap and not _is_held(settings, span):
         yield gap_batch(span)
         return
     expected = span.lo
@@ -289,6 +289,13 @@ def _message_batches(settings: SourceSettings, span: offsets.Span) -> Iterator[p
         yield message_batch(span.stream, part)
     if expected <= span.hi:
         yield _deleted(settings, span.stream, expected, span.hi)
+
+
+def _is_held(settings: SourceSettings, span: offsets.Span) -> bool:
+    """Tell whether it was only the stream's leader that lacked a span when the batch was planned."""
+    if span.gap not in (offsets.GAP_RETENTION, offsets.GAP_DELETED):
+        return False  # of a stream that is another one now
+    return is_held(settings.endpoint, span.stream, span.lo, span.hi)
 
 
 def _deleted(settings: SourceSettings, stream: str, lo: int, hi: int) -> pa.RecordBatch:
