@@ -12,6 +12,7 @@ from backhaul_hub.streams.replicas import (
     Replica,
     ReplicaJudge,
     clocks_off,
+    pause_s,
     replicas,
     switched_off,
 )
@@ -151,3 +152,8 @@ def test_a_server_whose_clock_is_not_the_others_is_named() -> None:
     assert clocks_off([*others, at("b", "10:00:09")]) == {}
     assert clocks_off([at("a", "10:00:00"), at("b", "12:00:00")]) == {}
     assert clocks_off([*others, {"server": {"name": "old"}}]) == {}
+
+
+def test_servers_with_much_to_tell_are_asked_more_seldom() -> None:
+    assert pause_s(0) == pause_s(300_000) == 2
+    assert pause_s(40_000_000) == 200

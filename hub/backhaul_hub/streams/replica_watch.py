@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterable
 
 import structlog
@@ -11,13 +12,20 @@ from nats.errors import Error as NatsError
 
 from backhaul_hub.errors import HubError
 from backhaul_hub.nats.jetstream import JetStreamApi, Json
-from backhaul_hub.nats.system_requests import ask_all
-from backhaul_hub.streams.replicas import Damage, ReplicaJudge, clocks_off, replicas, switched_off
+from backhaul_hub.nats.system_requests import ask_each
+from backhaul_hub.streams.replicas import (
+    Damage,
+    ReplicaJudge,
+    clocks_off,
+    pause_s,
+    replicas,
+    switched_off,
+)
 from backhaul_runtime.trouble import Trouble
 
 log = structlog.get_logger(__name__)
 
-_INTERVAL_S = 2.0
+_QUESTION, _ASKED = "$SYS.REQ.SERVER.PING.JSZ", b'{"accounts": true, "streams": true}'
 _STEP_DOWN_S_MAX = 4.0
 
 
@@ -40,6 +48,7 @@ class ReplicaWatch:
         self._judge = ReplicaJudge(newest_only)
         self._system, self._api, self._servers = system, api, servers
         self._asking = asyncio.Lock()
+        self._pause_s = pause_s(0)
         self._said: set[tuple[str, str]] = set()
         self.off: frozenset[str] = frozenset()
         """Servers that said at the last look that their JetStream is off."""
@@ -52,12 +61,15 @@ class ReplicaWatch:
         return self._judge.damages
 
     async def run(self) -> None:
-        """Look every two seconds (event loop's clock), for ever; of one server there is nothing to compare."""
+        """Look every two seconds (event loop's clock), and more seldom where the answers are large, for ever.
+
+        Of one server there is nothing to compare.
+        """
         trouble = Trouble(log, "replicas_unknown", HubError, NatsError, over="replicas_known_again")
         while self._servers > 1:
             async with trouble:
                 await self.look()
-            await asyncio.sleep(_INTERVAL_S)
+            await asyncio.sleep(self._pause_s)
 
     async def look(self) -> None:
         """Look once, and have damaged leaders step down.
@@ -66,8 +78,9 @@ class ReplicaWatch:
             HubError: no server answers.
         """
         async with self._asking:
-            asked = {"accounts": True, "streams": True}
-            answers = await ask_all(self._system, "JSZ", self._servers, asked)
+            texts = await ask_each(self._system, _QUESTION, _ASKED, self._servers)
+            self._pause_s = pause_s(sum(map(len, texts)))
+            answers = [json.loads(each) for each in texts]
             self._judge.look(replicas(answers, self._counted))
             self.off, self.clocks = switched_off(answers), clocks_off(answers)
             self._say()

@@ -14,6 +14,8 @@ from backhaul_runtime.jetstream import stamp_ns
 
 # Of two nobody knows which one is wrong. Answers to one question may be 3 s apart.
 _CLOCKS_MIN, _CLOCK_OFF_S = 3, 10.0
+# What servers may write for it: their answer has each source of a relay, some 200 bytes for each lane of a vehicle.
+_PAUSE_S_MIN, _BYTES_S = 2.0, 200_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,11 @@ def switched_off(answers: Iterable[Json]) -> frozenset[str]:
     return frozenset(
         answer["server"]["name"] for answer in answers if (answer.get("data") or {}).get("disabled")
     )
+
+
+def pause_s(answers_bytes: int) -> float:
+    """Return for how many seconds servers are left alone after answers of so many bytes."""
+    return max(_PAUSE_S_MIN, answers_bytes / _BYTES_S)
 
 
 def clocks_off(answers: Iterable[Json]) -> dict[str, float]:
