@@ -161,6 +161,8 @@ async def test_what_comes_on_both_sides_is_there_once_the_network_is_whole(tmp_p
 
 
 async def watermark_moves(cluster: Cluster, device: str) -> None:
-    report = await cluster.world.report()
+    """Wait until the control plane holds more of a device than it does now."""
+    # Asked anew until it is asked over a server that the control plane is connected with.
+    report = await cluster.world.until(lambda report: bool(report))
     before = lane(report, device).get("watermark", 0)
     await cluster.world.until(lambda report: lane(report, device).get("watermark", 0) > before)
