@@ -30,6 +30,8 @@ from .conftest import lane
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from nats.aio.client import Client
+
 pytestmark = [pytest.mark.nats, pytest.mark.timeout(600)]
 ALONE, OTHER = "a", "b"
 
@@ -97,10 +99,15 @@ def _changed(text: str, old: str, new: str) -> str:
     return text.replace(old, new)
 
 
+async def connected(hub: ClusterRig, server: str) -> Client:
+    """Connect to one server; the caller closes."""
+    address = f"nats://127.0.0.1:{hub.client_ports[server]}"
+    return await connect(**hub.options() | {"servers": [address]})
+
+
 async def stored_at(hub: ClusterRig, server: str) -> int:
     """Return how many messages UP has by the word of its leader on a server's side, 0 where none leads there."""
-    options = hub.options() | {"servers": [f"nats://127.0.0.1:{hub.client_ports[server]}"]}
-    client = await connect(**options)
+    client = await connected(hub, server)
     try:
         answer = await client.request(api_subject(f"STREAM.INFO.{STREAM}"), b"", timeout=2)
     except NatsError:
@@ -138,7 +145,8 @@ async def test_what_comes_on_both_sides_is_there_once_the_network_is_whole(tmp_p
             return not await stored_at(hub, ALONE)
 
         door = await Door(cluster.world, apart).open()
-        operator = await stack.enter_async_context(hub.connection())
+        operator = await connected(hub, OTHER)
+        stack.push_async_callback(operator.close)
         async with cluster.load():
             await cluster.more(2)
             await door.command(operator)
