@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from backhaul_agent.client import connect
+from backhaul_agent.ledger.ledger import Ledger
+from backhaul_agent.page import web
 from backhaul_agent.page.technician import FILES
 from backhaul_runtime.clock import SystemClock
 from tests.agent.bench import bench
@@ -145,6 +147,28 @@ async def until_async(it: Paged) -> None:
     async with asyncio.timeout(60):
         while (await it.ask("look"))["status"]["connected"]:  # noqa: ASYNC110 - it is asked
             await asyncio.sleep(0.02)
+
+
+async def test_a_first_look_that_took_too_long_is_refused_and_the_next_one_has_all(
+    tmp_path: Path, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with paged(tmp_path, nats_server) as it, connect(nats_server.url) as agent:
+        await agent.publish("battery", "soc", 81.2)
+        await it.bench.drained()
+        await it.log_in()
+        go_on, query = asyncio.Event(), Ledger.query
+
+        async def slow(*asked: Any) -> Any:
+            await go_on.wait()
+            return await query(*asked)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Ledger, "query", slow)
+            patch.setattr(web, "ANSWER_S_MAX", 0.05)
+            assert await it.post("ask/look", {}) == (503, None)
+        go_on.set()
+        values = (await it.ask("look"))["values"]
+        assert [(each["node"], each["value"]) for each in values] == [("battery", 81.2)]
 
 
 async def test_the_page_is_served_packed_and_plain_and_is_small(

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from backhaul_agent.cli.main import cli, main
 from backhaul_agent.errors import JetStreamError
-from backhaul_agent.leaf.connection import requester
 from backhaul_agent.leaf.jetstream import JetStream
 from backhaul_agent.ledger.rows import Inbound, Inward
 from backhaul_agent.logs import Bursts
@@ -165,24 +164,6 @@ async def test_a_message_with_broken_base64_is_an_error() -> None:
     answer = {"message": {"seq": 1, "subject": "x", "data": "*"}}
     with pytest.raises(JetStreamError, match="base64"):
         await JetStream(Server(answer)).message("X", seq=1)
-
-
-async def test_a_cancel_that_comes_with_the_answer_is_not_forgotten() -> None:
-    class Client:
-        def __init__(self) -> None:
-            self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-
-        async def request(self, subject: str, payload: bytes, timeout: float) -> Any:  # noqa: ASYNC109 - nats-py's own signature
-            return await asyncio.wait_for(self.answer, timeout)
-
-    client = Client()
-    task = asyncio.ensure_future(requester(client)("x", b""))  # type: ignore[arg-type]
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    client.answer.set_result(SimpleNamespace(data=b""))
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
 
 
 def test_a_burst_is_logged_once_then_summed_up() -> None:

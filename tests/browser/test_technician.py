@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import pytest_asyncio
@@ -21,7 +22,7 @@ from .roadside import DEVICE, HTML, HTML_NODE, Roadside, roadside
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from playwright.async_api import Browser, Page
+    from playwright.async_api import Browser, Page, Route
 
 pytestmark = [pytest.mark.nats, pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
@@ -234,6 +235,33 @@ async def test_axe_finds_no_serious_violation_and_a_phone_is_wide_enough(
             wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
             assert await page.evaluate(wide) <= 0, f"{tab} is wider than the window"
         assert one.errors == []
+
+
+async def fulfil(route: Route, **answer: Any) -> None:
+    await route.fulfill(**answer)
+
+
+async def test_the_page_says_that_the_agent_answers_and_tells_nothing(
+    beside: Roadside, chromium: Browser
+) -> None:
+    answers = [
+        (503, "", "it has not answered in time"),
+        (500, "{}", "it answers 500"),
+        (200, '{"version": 1}', "a part of its answer is missing"),
+        (200, '{"error": {"code": "storage", "message": "disk I/O error"}}', "disk I/O error"),
+    ]
+    async with looking(chromium) as one:
+        page = one.page
+        await enter(page, beside)
+        await expect(page.locator(".link-state")).to_have_text("link up")
+        banner = page.locator(".banner")
+        for status, body, why in answers:
+            tell = partial(fulfil, status=status, body=body)
+            await page.route("**/ask/look", tell)
+            await expect(banner).to_contain_text(f"does not tell how the vehicle is: {why}")
+            await page.unroute("**/ask/look")
+        await expect(banner).to_have_count(0)
+        await expect(page.locator(".link-state")).to_have_text("link up")
 
 
 async def test_the_page_says_that_the_leaf_server_is_away_and_that_the_agent_is_silent(

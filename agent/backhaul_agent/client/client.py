@@ -29,7 +29,6 @@ from nats.errors import ConnectionClosedError, NoRespondersError
 from nats.errors import Error as NatsError
 from nats.errors import TimeoutError as NatsTimeoutError
 
-from backhaul_agent.cancellation import cancels, heed_cancel
 from backhaul_agent.client.batch import FRAME_POINTS, Batch
 from backhaul_agent.errors import Code, NoAgentError, NotKnownError, NotLetInError, RefusedError
 from backhaul_agent.leaf.login import login_options
@@ -325,7 +324,6 @@ class Agent:
     async def _request(
         self, subject: str, payload: bytes, headers: dict[str, str] | None = None
     ) -> bytes:
-        before = cancels()
         try:
             message = await self.nats.request(
                 subject, payload, timeout=self._wait_s, headers=headers
@@ -334,5 +332,4 @@ class Agent:
             raise NoAgentError(subject) from error
         except (NatsTimeoutError, ConnectionClosedError) as error:
             raise NotKnownError(subject, self._wait_s) from error
-        heed_cancel(before)
         return message.data

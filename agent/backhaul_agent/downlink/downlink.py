@@ -18,7 +18,6 @@ import msgspec
 import structlog
 from nats.errors import Error as NatsError
 
-from backhaul_agent.cancellation import heed_cancel
 from backhaul_agent.downlink.reader import InReader
 from backhaul_agent.leaf.streams import IN_NEWS
 from backhaul_agent.ledger.rows import Inbound, Inward
@@ -187,7 +186,6 @@ async def _server_id(client: Client) -> str:
     """Return the id of the leaf server's run: it is another one after each start."""
     with contextlib.suppress(NatsError, msgspec.DecodeError, KeyError):
         message = await client.request("$SYS.REQ.USER.INFO", b"", timeout=2.0)
-        heed_cancel()
         answer: dict[str, Any] = msgspec.json.decode(message.data, type=dict[str, Any])
         return str(answer["server"]["id"])
     return ""

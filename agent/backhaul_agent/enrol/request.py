@@ -15,7 +15,6 @@ import msgspec
 import nkeys
 from nats.errors import Error as NatsError
 
-from backhaul_agent.cancellation import cancels, heed_cancel
 from backhaul_agent.errors import EnrolmentFailedError
 from backhaul_codec.protocol.credentials import CredentialsError, parse_credentials, parse_seed
 from backhaul_codec.protocol.enrolment import (
@@ -156,9 +155,7 @@ def requester(client: Client) -> Request:
     """Return a function that sends a question over a connection and waits for the answer."""
 
     async def request(subject: str, body: bytes, wait_s: float) -> bytes:
-        before = cancels()
         message = await client.request(subject, body, timeout=wait_s)
-        heed_cancel(before)
         return message.data
 
     return request

@@ -18,7 +18,7 @@ from nats.errors import Error as NatsError
 from nats.errors import SlowConsumerError
 
 from backhaul_agent.apps.doors import Connect, Doors, OwnClient
-from backhaul_agent.cancellation import cancels, heed_cancel
+from backhaul_agent.cancellation import heed_cancel
 from backhaul_agent.config import Config
 from backhaul_agent.errors import AgentError, LoginError
 from backhaul_agent.leaf.login import login_options
@@ -150,6 +150,7 @@ class LeafConnection:
                     async with asyncio.timeout(LOOK_S):
                         await closed.wait()
             log.warning("leaf_disconnected", error=self.last_error)
+            self.client = None  # nobody is to be told of a connection while its session ends
             running.cancel()
             if opening is not None:
                 opening.cancel()
@@ -183,9 +184,7 @@ def requester(client: Client) -> Callable[[str, bytes], Awaitable[bytes]]:
     """Return a function that sends a request on this connection and waits for the answer."""
 
     async def request(subject: str, payload: bytes) -> bytes:
-        before = cancels()
         message = await client.request(subject, payload, timeout=REQUEST_S_MAX)
-        heed_cancel(before)
         return message.data
 
     return request

@@ -11,7 +11,6 @@ import msgspec
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
-from backhaul_agent.cancellation import cancels, heed_cancel
 from backhaul_agent.errors import LeafReloadError
 from backhaul_runtime.patched_client import PatchedClient
 
@@ -73,9 +72,7 @@ async def _connected(url: str, login: dict[str, Any]) -> AsyncIterator[Client]:
 
 
 async def _ask(client: Client, subject: str) -> dict[str, Any]:
-    before = cancels()
     message = await client.request(subject, b"", timeout=ANSWER_S_MAX)
-    heed_cancel(before)
     found: dict[str, Any] = msgspec.json.decode(message.data, type=dict[str, Any])
     return found
 

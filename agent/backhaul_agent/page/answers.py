@@ -19,7 +19,6 @@ from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 
 from backhaul_agent.apps.program_json import read_program_json
-from backhaul_agent.cancellation import cancels, heed_cancel
 from backhaul_agent.commit.framer import unpack
 from backhaul_agent.commit.heads import Changed, HeadKeeper
 from backhaul_agent.errors import Code, JetStreamError, LedgerStorageError, RefusedError
@@ -156,7 +155,12 @@ class PageAnswers:
         async with self._beginning:
             if not self._live.watched:
                 self._live.watched = True
-                await self._begin()
+                try:
+                    await self._begin()
+                except BaseException:
+                    # Given up, or the disk is away: the next look begins anew.
+                    self._live.forget()
+                    raise
         self._live.look_into()
         version, values = self._live.since(question.since)
         return {
@@ -238,7 +242,6 @@ class PageAnswers:
             text = "the leaf server is away: no program can publish now"
             raise RefusedError("no_leaf", text)
         payload = msgspec.json.encode({"value": asked.value, "lane": asked.lane})
-        before = cancels()
         try:
             message = await client.request(subject, payload, timeout=TEST_S_MAX)
         except NoRespondersError:
@@ -246,7 +249,6 @@ class PageAnswers:
         except (NatsError, TimeoutError):
             text = f"no answer in {TEST_S_MAX:g} s: it may be kept, or not"
             raise RefusedError("not_known", text) from None
-        heed_cancel(before)
         answer: dict[str, Any] = msgspec.json.decode(message.data)
         return answer | {"subject": subject}
 

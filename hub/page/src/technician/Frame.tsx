@@ -7,7 +7,7 @@ import { ThemeSwitch } from "../parts/ThemeSwitch";
 import { logOut } from "./ask";
 import { format, place, TABS, type Tab } from "./place";
 import { session, silentSince } from "./session";
-import { status } from "./vehicle";
+import { lookFailed, status } from "./vehicle";
 
 const NAMES: Record<Tab, string> = {
   now: "Now",
@@ -56,7 +56,12 @@ function LinkState() {
         agent silent
       </span>
     );
-  if (told === null) return <span class="link-state" role="status">…</span>;
+  if (told === null || lookFailed.value !== null)
+    return (
+      <span class="link-state" role="status">
+        …
+      </span>
+    );
   const story = linkStory(told);
   const tone = story.tone === "good" ? "up" : story.tone === "info" || story.tone === "quiet" ? "" : "down";
   return (
@@ -75,6 +80,15 @@ function Trouble() {
           <strong>The agent does not answer</strong> since <At ms={silentSince.value} />. What is shown is from before.
         </p>
         <Hint text="See whether it runs: systemctl status backhaul-agent" />
+      </div>
+    );
+  if (lookFailed.value !== null)
+    return (
+      <div class="banner critical" role="alert">
+        <p>
+          <strong>The agent does not tell how the vehicle is:</strong> {lookFailed.value.message}. What is shown is from before.
+        </p>
+        <Hint text="See what it logs: journalctl -u backhaul-agent" />
       </div>
     );
   const told = status.value;

@@ -3,6 +3,8 @@ import { Refused } from "../hub/refused";
 import { begin, end, session, silentSince } from "./session";
 
 const TIMEOUT_MS = 12_000;
+/** Its server says so where its loop has not answered. */
+const LATE = 503;
 /** The agent answers eight connections at once, of all browsers together. */
 const AT_ONCE = 3;
 
@@ -25,6 +27,8 @@ export async function ask<T>(name: string, question: object = {}): Promise<T> {
       throw new Refused("the code is needed, once more");
     }
     if (told.error) throw new Refused(told.error.message ?? "refused", told.error.code ?? "");
+    if (status === LATE) throw new Refused("it has not answered in time");
+    if (status !== 200) throw new Refused(`it answers ${status}`);
     return told as T;
   } finally {
     busy -= 1;

@@ -1,10 +1,11 @@
 // The vehicle as it is now: asked again and again, while the page is seen.
-import { computed, signal } from "@preact/signals";
+import { batch, computed, signal } from "@preact/signals";
 import { withPoints, type Point, type Values } from "../logic/values";
 import type { VehicleStatus } from "../logic/vehicle";
 import { now } from "../parts/Ago";
+import { failing, type Failing } from "../parts/States";
 import { ask } from "./ask";
-import { session } from "./session";
+import { session, silentSince } from "./session";
 
 const EVERY_MS = 700;
 const AFTER_FAILURE_MS = 1500;
@@ -22,6 +23,9 @@ interface Look {
 
 export const status = signal<VehicleStatus | null>(null);
 export const values = signal<Values>(new Map());
+
+/** Why the newest look brought nothing, though the agent answers; null: it brought all. */
+export const lookFailed = signal<Failing | null>(null);
 
 /** How far the vehicle's clock is ahead of the browser's, in milliseconds. */
 export const ahead = signal(0);
@@ -53,9 +57,12 @@ export function watch(): void {
         status.value = null;
       }
       try {
-        take(await ask<Look>("look", { since: version }), who.device);
-      } catch {
-        wait = AFTER_FAILURE_MS; // `silentSince` says so
+        take(await ask<Partial<Look>>("look", { since: version }), who.device);
+        lookFailed.value = null;
+      } catch (thrown) {
+        wait = AFTER_FAILURE_MS;
+        // A silent agent is told of as that.
+        lookFailed.value = silentSince.peek() === null ? failing(thrown) : null;
       }
     }
     window.setTimeout(() => void turn(), wait);
@@ -63,15 +70,20 @@ export function watch(): void {
   void turn();
 }
 
-function take(look: Look, device: string): void {
-  status.value = look.status;
-  // A few milliseconds under way are no difference between two clocks.
-  const found = look.now_ns / 1e6 - Date.now();
-  if (Math.abs(found - ahead.peek()) > 500) ahead.value = found;
-  // The agent looks anew where no page has asked for a while, and counts from there.
-  version = look.version;
-  if (look.values.length === 0) return;
-  const points = look.values.map((each) => ({ ...each, device }));
-  values.value = withPoints(values.peek(), points);
-  for (const on of listeners) on(points);
+function take(look: Partial<Look>, device: string): void {
+  const { status: told, version: newest, values: changed, now_ns: nowNs } = look;
+  if (!told || newest === undefined || changed === undefined || nowNs === undefined)
+    throw new Error("a part of its answer is missing");
+  batch(() => {
+    status.value = told;
+    // A few milliseconds under way are no difference between two clocks.
+    const found = nowNs / 1e6 - Date.now();
+    if (Math.abs(found - ahead.peek()) > 500) ahead.value = found;
+    // The agent looks anew where no page has asked for a while, and counts from there.
+    version = newest;
+    if (changed.length === 0) return;
+    const points = changed.map((each) => ({ ...each, device }));
+    values.value = withPoints(values.peek(), points);
+    for (const on of listeners) on(points);
+  });
 }
