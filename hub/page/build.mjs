@@ -60,7 +60,7 @@ async function bundlePage(out, { page, look, html: from, packed = false }) {
     assetNames: "[name]-[hash]",
     splitting: true,
     chunkNames: "[name]-[hash]",
-    loader: { ".png": "file", ".svg": "file", ".geojson": "file", ".topojson": "file" },
+    loader: { ".png": "empty", ".svg": "file", ".geojson": "file", ".topojson": "file" },
     outdir: out,
     write: false,
     logLevel: "warning",

@@ -16,6 +16,7 @@ from backhaul_agent.client import connect
 from backhaul_hub.cli.main import cli
 from backhaul_spark.nats.offsets import ReadMark, to_json
 from tests.integration.conftest import World
+from tests.support.own_map import vector_tile, write_map
 from tests.support.rig.parts import HubRig
 from tests.support.rig.ports import free_port
 
@@ -44,8 +45,14 @@ class PageHub(HubRig):
         ports = (self.page_port, self.websocket_port)
         page = ("--page-port", str(ports[0]), "--websocket-port", str(ports[1]))
         await super().init(*page, *words)
-        with (self.directory / "hub.toml").open("a") as toml:
-            toml.write(f"\n[health]\n{self.health}\n")
+        toml = self.directory / "hub.toml"
+        text = toml.read_text().replace("[page]\n", '[page]\nmap = "town.pmtiles"\n', 1)
+        toml.write_text(f"{text}\n[health]\n{self.health}\n")
+        write_map(self.map, vector_tile())
+
+    @property
+    def map(self) -> Path:
+        return self.directory / "town.pmtiles"
 
     @property
     def url(self) -> str:

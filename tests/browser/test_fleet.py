@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import pytest
 from playwright.async_api import expect
+from pmtiles.tile import TileType
 
+from tests.support.own_map import png_tile, vector_tile, write_map
 from tests.support.pins import ROOT
 from tests.support.waiting import until
 
@@ -181,6 +183,79 @@ async def test_the_whole_page_is_small(parked: Park, chromium: Browser) -> None:
     built = json.loads((ROOT / "hub/backhaul_hub/page/files/built.json").read_text())
     assert 10_000 < took < BYTES_MAX
     assert built["gzip_bytes"] < BYTES_MAX
+
+
+COLOURS = """kind => {
+  const found = new Set()
+  for (const tile of document.querySelectorAll(`.map .leaflet-tiles-pane ${kind}.leaflet-tile`)) {
+    if (tile.width === 0 || tile.naturalWidth === 0) continue
+    const picture = document.createElement("canvas")
+    picture.width = picture.height = 8
+    const pen = picture.getContext("2d", { willReadFrequently: true })
+    pen.imageSmoothingEnabled = false
+    pen.drawImage(tile, 0, 0, 8, 8)
+    const bytes = pen.getImageData(0, 0, 8, 8).data
+    for (let at = 0; at < bytes.length; at += 4) found.add(bytes.slice(at, at + 3).join())
+  }
+  return [...found]
+}"""
+
+
+async def test_an_operators_own_map_lies_over_the_outlines_or_the_page_says_what_is_wrong_with_it(
+    parked: Park, chromium: Browser
+) -> None:
+    async with looking(chromium) as one:
+        page = one.page
+        parts: list[str] = []
+        page.on("request", lambda each: parts.append(each.headers.get("range", "")))
+        await one.log_in(parked, "olga")
+        source = page.locator(".map .source")
+        await expect(source).to_have_text("Survey of Nowhere · Outlines: Natural Earth")
+
+        async def both() -> bool:
+            return len(await page.evaluate(COLOURS, "canvas")) > 1
+
+        await until(both, "land and water are drawn")
+        assert any(each.startswith("bytes=") for each in parts), "parts of the file were asked for"
+        before = await page.evaluate(COLOURS, "canvas")
+        await page.get_by_text("Dark", exact=True).click()
+
+        async def dark() -> bool:
+            now = await page.evaluate(COLOURS, "canvas")
+            return len(now) > 1 and not set(now) & set(before)
+
+        await until(dark, "the map is as dark as the page")
+        assert one.errors == []
+
+        write_map(parked.hub.map, png_tile(200, 30, 60), TileType.PNG)
+        await page.reload()
+
+        async def pictured() -> bool:
+            return bool(await page.evaluate(COLOURS, "img") == ["200,30,60"])
+
+        await until(pictured, "a picture is shown")
+        assert one.errors == []
+
+        whole = parked.hub.map.read_bytes()
+        wrong = {
+            b"<html>nothing</html>": "town.pmtiles is no PMTiles file",
+            whole[:-10]: f"town.pmtiles has {len(whole) - 10:,} of its {len(whole):,} bytes",
+            whole[:7] + b"\x02" + whole[8:]: "PMTiles of version 2",
+            whole[:100] + b"\0" * (len(whole) - 100): "cannot be shown",
+        }
+        for content, words in wrong.items():
+            parked.hub.map.write_bytes(content)
+            await page.reload()
+            await expect(page.locator(".map .notice")).to_contain_text(words)
+            await expect(source).to_have_text("Outlines: Natural Earth")
+            await expect(page.locator(".map canvas").first).to_be_visible()
+        parked.hub.map.unlink()
+        await page.reload()
+        await expect(page.locator(".map .notice")).to_contain_text("No such file")
+        write_map(parked.hub.map, vector_tile())
+        own = (parked.hub.page_port, parked.hub.websocket_port)
+        # A picture's address is within the page, without a host.
+        assert one.hosts == {"", *(f"127.0.0.1:{port}" for port in own)}
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -9,10 +9,12 @@ import pytest
 from backhaul_codec.assurance.completeness import NO_MARK_AFTER, HourReport, Missing
 from backhaul_codec.programs.page_policy import headers
 from backhaul_hub.errors import ConfigError
+from backhaul_hub.page.map_file import MapFile
 from backhaul_hub.page.page_files import read_files
 from backhaul_hub.page_settings import PageSection, connects, origins, page_problems, page_url
 from backhaul_hub.people.hours import letter
 from backhaul_hub.setup.websocket_config import write_listener
+from tests.support.own_map import vector_tile, write_map
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,3 +84,20 @@ def test_an_hour_is_a_letter() -> None:
         of("waiting", NO_MARK_AFTER), of("waiting", NO_MARK_AFTER, gap), None,
     )  # fmt: skip
     assert "".join(map(letter, reports)) == "cewisw-"
+
+
+def test_a_map_that_can_be_none_is_named_with_the_reason(tmp_path: Path) -> None:
+    file = MapFile(tmp_path / "town.pmtiles")
+    assert file.problem() == "town.pmtiles: No such file or directory"
+    write_map(file.path, vector_tile())
+    assert file.as_json() == {"url": "map.pmtiles", "problem": ""}
+    whole = file.path.read_bytes()
+    file.path.write_bytes(whole[:-1])
+    assert f"{len(whole) - 1:,} of its {len(whole):,} bytes" in file.problem()
+    for content, words in {
+        b"PMTiles\x03": "in the middle of its header",
+        b"PMTiles\x02" + bytes(200): "version 2",
+        b"": "is no PMTiles file",
+    }.items():
+        file.path.write_bytes(content)
+        assert words in file.problem()

@@ -21,6 +21,8 @@ from backhaul_hub.config import HubConfig, Login
 from backhaul_hub.errors import HubError
 from backhaul_hub.nats.connection import connect
 from backhaul_hub.page.logins import SERVER, LoginGate, refusal
+from backhaul_hub.page.map_file import URL as MAP
+from backhaul_hub.page.map_file import MapFile
 from backhaul_hub.page.page_files import INDEX, NOT_BUILT, PageFile, read_files
 from backhaul_hub.page_settings import connects, origins, page_url
 from backhaul_hub.servers import server_directories
@@ -52,23 +54,25 @@ class PageServer:
         origins: those that may log in.
         websockets: where the page finds the hub's server.
         log_in: passes on a login, and returns the answer.
+        map_file: the operator's own map, or none.
     """
 
     _files: Mapping[str, PageFile]
     _origins: Collection[str]
     _websockets: list[str]
     _log_in: Callable[[questions.PageLogin], Awaitable[bytes]]
+    _map_file: MapFile | None = None
 
     def __post_init__(self) -> None:
         self._headers = headers(self._websockets)
         self._question = Reader(questions.PageLogin)
-        self._where = _json({"kind": "hub", "websocket": self._websockets})
 
     def application(self) -> web.Application:
         """Return the application for aiohttp."""
         app = web.Application(client_max_size=_BODY_BYTES_MAX, middlewares=[self._each])
         app.router.add_get("/where.json", self._say_where)
         app.router.add_post("/login", self._take_login)
+        app.router.add_get(f"/{MAP}", self._map)
         app.router.add_get("/{name:[^/]*}", self._file)
         return app
 
@@ -87,7 +91,17 @@ class PageServer:
         return response
 
     async def _say_where(self, _: web.Request) -> web.Response:
-        return _answer(self._where)
+        said: dict[str, object] = {"kind": "hub", "websocket": self._websockets}
+        if self._map_file is not None:
+            said["map"] = await asyncio.to_thread(self._map_file.as_json)
+        return _answer(_json(said))
+
+    async def _map(self, _: web.Request) -> web.StreamResponse:
+        """Answer with the parts of the map that are asked for, as HTTP has it (Range)."""
+        if self._map_file is None:
+            raise web.HTTPNotFound
+        kind = {"Content-Type": "application/octet-stream", "Cache-Control": "no-cache"}
+        return web.FileResponse(self._map_file.path, headers=kind)
 
     async def _take_login(self, request: web.Request) -> web.Response:
         # A page of somebody else may have a browser post, but not say that it comes from here.
@@ -137,7 +151,13 @@ async def serve(directory: Path, config: HubConfig, stop: asyncio.Event) -> None
         client = await connect(config.nats.url, login, inbox_prefix=SERVER.inbox)
         stack.push_async_callback(client.close)
         websockets = connects(page)
-        server = PageServer(files, origins(page, tls=tls), websockets, LoginGate(client).log_in)
+        own_map = MapFile(directory / page.map) if page.map else None
+        if own_map and (problem := await asyncio.to_thread(own_map.problem)):
+            log.warning(
+                "page_map_not_read", error=problem, hint="see: docs/page.md, a map of your own"
+            )
+        gate = LoginGate(client)
+        server = PageServer(files, origins(page, tls=tls), websockets, gate.log_in, own_map)
         # Questions of browsers are no news, and a log of their addresses serves nobody.
         runner = web.AppRunner(server.application(), access_log=None, handle_signals=False)
         await runner.setup()

@@ -6,11 +6,7 @@ import { keyFromSeed, newKey, type LoginKey } from "./login_key";
 import { Refused } from "./refused";
 import { ended, type May, type Session } from "./session";
 import { decodeToken } from "./subjects";
-
-interface Where {
-  kind: string;
-  websocket: string[];
-}
+import { where } from "./where";
 
 /** Log in by the token of a link, with a key that is made here. Throws Refused. */
 export async function logInByLink(token: string): Promise<void> {
@@ -82,15 +78,6 @@ async function connected(login: Login): Promise<void> {
       throw new Refused("the hub takes this login no longer", "ask for a link: backhaul-hub user link NAME");
     }
     throw new Refused("the hub's server cannot be reached", `tried ${websocket.join(", ")}`);
-  }
-}
-
-async function where(): Promise<Where> {
-  try {
-    const response = await fetch("where.json");
-    return (await response.json()) as Where;
-  } catch {
-    throw new Refused("the server of this page does not answer");
   }
 }
 

@@ -13,15 +13,18 @@ export interface MapProps {
   trails?: readonly Trail[];
   selected?: string | null;
   onSelect?: ((id: string) => void) | undefined;
+  /** An operator's own map, and why it can be none. */
+  file?: { url: string; problem: string } | null;
   /** Pixels. */
   height?: number;
 }
 
-export function MapView({ label, places, trails = [], selected = null, onSelect, height = 360 }: MapProps) {
+export function MapView({ label, places, trails = [], selected = null, onSelect, file = null, height = 360 }: MapProps) {
   const place = useRef<HTMLDivElement>(null);
   const [canvas, setCanvas] = useState<MapCanvas | null>(null);
   const [scale, setScale] = useState<Scale | null>(null);
   const [failed, setFailed] = useState<Failing | null>(null);
+  const [tiles, setTiles] = useState({ source: "", problem: "" });
   const select = useRef(onSelect);
   select.current = onSelect;
   const shownColours = colours.value;
@@ -45,6 +48,16 @@ export function MapView({ label, places, trails = [], selected = null, onSelect,
   }, []);
   useEffect(() => canvas?.show(places, trails, selected), [canvas, places, trails, selected]);
   useEffect(() => canvas?.repaint(), [canvas, shownColours]);
+  const { url = "", problem = "" } = file ?? {};
+  useEffect(() => {
+    if (canvas === null || url === "") return;
+    if (problem !== "") setTiles({ source: "", problem });
+    else
+      canvas.lay(url).then(
+        (source) => setTiles({ source, problem: "" }),
+        (error: unknown) => setTiles({ source: "", problem: failing(error).message }),
+      );
+  }, [canvas, url, problem]);
 
   return (
     <div class="map">
@@ -64,13 +77,18 @@ export function MapView({ label, places, trails = [], selected = null, onSelect,
           </button>
         </div>
       )}
+      {tiles.problem && (
+        <p class="notice small" role="alert">
+          The hub's own map cannot be shown: {tiles.problem}. Outlines stand in for it.
+        </p>
+      )}
       <p class="map-foot small" aria-hidden="true">
         {scale && (
           <span class="scale" style={{ width: `${Math.round(scale.pixels)}px` }}>
             {lengthText(scale.metres)}
           </span>
         )}
-        <span class="source">Outlines: Natural Earth</span>
+        <span class="source">{tiles.source && `${tiles.source} · `}Outlines: Natural Earth</span>
       </p>
     </div>
   );

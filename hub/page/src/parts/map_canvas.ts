@@ -6,6 +6,10 @@ import type { GeometryCollection, Topology } from "topojson-specification";
 import world from "world-atlas/countries-110m.json";
 import { colour } from "../look/theme";
 import { gridStep, gridText, roundLength } from "../logic/grid";
+import type { Tiles } from "./map_tiles";
+
+/** Above the outlines, which stay where an operator's map ends, and beneath the devices. */
+const TILES_PANE = "tiles";
 
 export interface Place {
   id: string;
@@ -45,8 +49,11 @@ export class MapCanvas {
   private selected: string | null = null;
   /** The person has moved the map: it stays where it is. */
   private touched = false;
+  private ended = false;
   private fitted = 0;
   private readonly watch: ResizeObserver;
+  private tiles: Tiles | null = null;
+  private tilesLayer: L.GridLayer | null = null;
 
   constructor(
     element: HTMLElement,
@@ -66,6 +73,7 @@ export class MapCanvas {
     }).setView([20, 0], 1);
     // Beneath the devices, in a canvas of its own: that is drawn anew with every device that moves.
     this.map.createPane("ground").style.zIndex = "350";
+    this.map.createPane(TILES_PANE).style.zIndex = "360";
     this.ground = L.canvas({ pane: "ground" });
     const topology = world as unknown as Topology<{ countries: GeometryCollection }>;
     this.land = L.geoJSON(feature(topology, topology.objects.countries), {
@@ -103,8 +111,22 @@ export class MapCanvas {
     else if (!this.touched && this.markers.size > this.fitted) this.fit();
   }
 
+  /** Lay an operator's own map over the outlines; returns whom its data are from. Throws what is wrong with the file. */
+  async lay(url: string): Promise<string> {
+    const { openTiles } = await import("./map_tiles");
+    this.tiles = await openTiles(url, TILES_PANE);
+    this.layTiles();
+    return this.tiles.source;
+  }
+
+  private layTiles(): void {
+    this.tilesLayer?.remove();
+    this.tilesLayer = this.ended ? null : (this.tiles?.layer(isDark(colour("surface"))).addTo(this.map) ?? null);
+  }
+
   /** Draw everything in the colours of now. */
   repaint(): void {
+    this.layTiles();
     this.land.setStyle(this.landStyle());
     for (const { marker, place } of this.markers.values()) marker.setStyle(this.markerStyle(place));
     for (const line of this.lines.values()) line.setStyle({ color: colour("series-1") });
@@ -125,6 +147,7 @@ export class MapCanvas {
   }
 
   end(): void {
+    this.ended = true;
     this.watch.disconnect();
     this.map.off();
     this.map.remove();
@@ -218,6 +241,11 @@ export class MapCanvas {
     const icon = L.divIcon({ html: text(label), className: "grid-label", iconSize: [60, 14], iconAnchor: anchor });
     L.marker(at, { icon, interactive: false, keyboard: false }).addTo(this.grid);
   }
+}
+
+function isDark(surface: string): boolean {
+  const parts = (surface.match(/[\d.]+/g) ?? []).slice(0, 3).map(Number);
+  return parts.reduce((all, each) => all + each, 0) < 3 * 128;
 }
 
 /** Names are text wherever they come from: Leaflet takes strings for HTML. */

@@ -1,5 +1,6 @@
 // Where the vehicles are, and the way they came while this page was open.
 import { useMemo, useRef } from "preact/hooks";
+import { mapFile } from "../hub/where";
 import { MapView, type Place, type Trail } from "../parts/Map";
 import { Panel } from "../parts/Panel";
 import type { FleetRow } from "../state/fleet";
@@ -26,6 +27,7 @@ export function FleetMap({ rows, position }: { rows: readonly FleetRow[]; positi
         places={places as Place[]}
         trails={ways as Trail[]}
         onSelect={(device) => go({ screen: "device", device })}
+        file={mapFile.value}
         height={480}
       />
     </Panel>
