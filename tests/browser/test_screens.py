@@ -123,7 +123,7 @@ async def test_a_live_value_arrives_at_its_chart(staffed: Park, chromium: Browse
         assert one.errors == []
 
 
-async def test_a_chart_shows_a_gap_with_its_reason(
+async def test_charts_and_trails_begin_with_history_and_a_gap_has_its_reason(
     staffed: Park, chromium: Browser, tmp_path: Path
 ) -> None:
     command = [program("backhaul-spark"), "serve-history", "--table-root", str(tmp_path)]
@@ -140,13 +140,19 @@ async def test_a_chart_shows_a_gap_with_its_reason(
         points = [Point("pump", "flow", at * 10**9, float(at % 7)) for at in times]
         async with connect(staffed.vehicles[MINE].url) as agent:
             await agent.publish_batch("pump", points)
+            way = [Point("gps", "lat", at * 10**9, 48.1 + at % 97 / 1000) for at in times[::4]]
+            way += [Point("gps", "lon", each.time, 11.5) for each in way]
+            await agent.publish_batch("gps", way)
         question = {"device": MINE, "node": "pump", "type": "flow", "points_max": 1000}
         question |= {"from_us": (now_s - 3600) * 10**6, "to_us": now_s * 10**6}
         async with looking(chromium) as one, as_person(staffed, "olga") as client:
 
             async def all_there() -> bool:
-                found = await ask(client, "ask.command.fleet.olga.history", **question)
-                return len(found.get("t_us", ())) == len(points)
+                flow = await ask(client, "ask.command.fleet.olga.history", **question)
+                place = question | {"node": "gps", "type": "lon"}
+                lon = await ask(client, "ask.command.fleet.olga.history", **place)
+                found = [len(each.get("t_us", ())) for each in (flow, lon)]
+                return found[0] == len(points) and found[1] >= len(times[::4])
 
             await until(all_there, "the hub has the hour")
             await one.log_in(staffed, "olga", f"#/device/{MINE}?series=pump.flow&range=last:3600")
@@ -162,6 +168,9 @@ async def test_a_chart_shows_a_gap_with_its_reason(
             job = one.page.locator("[data-job=ingest]")
             await expect(job).to_contain_text(re.compile(r"[\d,]+ messages"))
             await expect(job).to_contain_text("at work")
+            await one.page.evaluate("location.hash = '#/fleet'")
+            trails = one.page.locator(".map-place")
+            await expect(trails).to_have_attribute("data-way", re.compile(r"^\d{2,}$"))
             assert one.errors == []
     finally:
         await server.stop()

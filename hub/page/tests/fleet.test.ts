@@ -19,7 +19,7 @@ import {
 } from "../src/state/fleet";
 import { bytesText, grouped, part, standText, type ShownCondition, type Stream } from "../src/state/health";
 import { loginToken } from "../src/state/login";
-import { placesOf, Trails } from "../src/state/places";
+import { placesOf, Trails, wayOf } from "../src/state/places";
 
 const HOUR_NS = 3_600_000_000_000;
 const NOTHING: Fleet = new Map();
@@ -151,6 +151,20 @@ test("positions that are none have no place, and a trail is what was seen", () =
   trails.take(places(at(1, 2)));
   trails.take(places(at(1, 2)));
   assert.deepEqual(trails.take(places(at(3, 4)))[0]?.points, [[1, 2], [3, 4]]);
+});
+
+test("a trail begins with the history that latitude and longitude have in common", () => {
+  const told = (t: number[], low: number[], high = low) => ({
+    kind: "number" as const, t_us: t.map((each) => each * 1e6), min: low, max: high, runs: [], gaps: [],
+  });
+  const way = wayOf(told([15, 31, 45], [1, 2, 4], [1, 4, 4]), told([16, 30, 60], [7, 8, 9]));
+  assert.deepEqual(way, [[1, 7], [3, 8]]);
+  const trails = new Trails();
+  const places = [{ id: "a", label: "a", lat: 5, lon: 6, tone: "good" as const }];
+  assert.deepEqual(trails.take(places), [{ id: "a", points: [[5, 6]] }]);
+  assert.deepEqual([trails.next(places), trails.next(places)], ["a", null], "its history is asked for once");
+  trails.before("a", way);
+  assert.deepEqual(trails.take(places)[0]?.points, [[1, 7], [3, 8], [5, 6]]);
 });
 
 test("conditions are by their remedy, sizes as people say them", () => {

@@ -63,7 +63,7 @@ export function MapView({ label, places, trails = [], selected = null, onSelect,
     <div class="map">
       {failed && <Failure error={failed} />}
       {canvas === null && !failed && <Loading what="the map" />}
-      <div ref={place} class="map-place" role="application" aria-label={`${label}: ${places.length} positions`} style={{ height: `${height}px` }} />
+      <div ref={place} class="map-place" data-way={trails.reduce((all, each) => all + each.points.length, 0)} role="application" aria-label={`${label}: ${places.length} positions`} style={{ height: `${height}px` }} />
       {canvas !== null && (
         <div class="map-tools">
           <button type="button" aria-label="Nearer" title="Nearer" onClick={() => canvas.zoom(1)}>

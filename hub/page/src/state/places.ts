@@ -1,4 +1,5 @@
 // Positions of the rows of the fleet, and trails of them. Pure.
+import type { History } from "../logic/series";
 import type { FleetRow } from "./fleet";
 
 export interface PlaceOf {
@@ -14,7 +15,7 @@ export interface TrailOf {
   points: readonly (readonly [number, number])[];
 }
 
-const POINTS_MAX = 200;
+const POINTS_MAX = 500;
 /** Of more devices, trails are one tangle. */
 const DEVICES_MAX = 300;
 
@@ -37,20 +38,61 @@ function tone(row: FleetRow): PlaceOf["tone"] {
   return row.conditions.some((each) => each.severity === "warning") ? "warning" : "good";
 }
 
-/** The ways that devices have come, as far as this page was there. */
+type Way = readonly (readonly [number, number])[];
+
+/** A trail begins so long ago, in buckets of so many seconds. */
+export const PAST_S = 3600;
+export const BUCKET_S = 15;
+
+/** Return the way by the histories of latitude and longitude, the oldest first: a place for each bucket that both have. */
+export function wayOf(lat: History, lon: History): Way {
+  const east = byBucket(lon);
+  return [...byBucket(lat)].flatMap(([at, north]) => {
+    const found = east.get(at);
+    return found === undefined ? [] : [[north, found] as const];
+  });
+}
+
+/** The middle of each bucket's values, by the bucket's number. */
+function byBucket({ t_us: times, min, max }: History): Map<number, number> {
+  const found = new Map<number, number>();
+  times.forEach((tUs, index) => {
+    const [low, high] = [min[index], max[index]];
+    if (typeof low === "number" && typeof high === "number")
+      found.set(Math.floor(tUs / (BUCKET_S * 1e6)), (low + high) / 2);
+  });
+  return found;
+}
+
+/** The ways that devices have come: as this page saw them, and before that by their history. */
 export class Trails {
-  private readonly known = new Map<string, [number, number][]>();
+  private readonly known = new Map<string, Way>();
+  private readonly begun = new Set<string>();
+
+  /** Return the first device whose history was not asked for, and take it that it is now; null: there is none. */
+  next(places: readonly PlaceOf[]): string | null {
+    if (places.length > DEVICES_MAX) return null;
+    const found = places.find(({ id }) => !this.begun.has(id))?.id ?? null;
+    if (found !== null) this.begun.add(found);
+    return found;
+  }
+
+  /** Put a way before what this page has seen of a device. */
+  before(id: string, way: Way): void {
+    this.known.set(id, [...way, ...(this.known.get(id) ?? [])].slice(-POINTS_MAX));
+  }
 
   take(places: readonly PlaceOf[]): TrailOf[] {
     if (places.length > DEVICES_MAX) {
       this.known.clear();
+      this.begun.clear();
       return [];
     }
     for (const { id, lat, lon } of places) {
       const way = this.known.get(id) ?? [];
       const last = way[way.length - 1];
       if (last?.[0] === lat && last[1] === lon) continue;
-      this.known.set(id, [...way, [lat, lon] as [number, number]].slice(-POINTS_MAX));
+      this.known.set(id, [...way, [lat, lon] as const].slice(-POINTS_MAX));
     }
     return places.map(({ id }) => ({ id, points: this.known.get(id) ?? [] }));
   }
