@@ -1,21 +1,18 @@
 // What the vehicle says now: charts of chosen series, and the newest value of each, with unit and age.
-import { useSignal } from "@preact/signals";
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 import type { Sort } from "../logic/rows";
 import { valueText, withUnit } from "../logic/text";
 import { nameOf } from "../logic/values";
 import { Ago } from "../parts/Ago";
+import { ChartList, useCharts, useWidth } from "../parts/Charts";
 import { Search } from "../parts/forms";
 import { Panel } from "../parts/Panel";
-import { TINTS } from "../parts/plot";
 import { RangePicker } from "../parts/RangePicker";
-import { SeriesChart } from "../parts/SeriesChart";
 import { Empty, Loading } from "../parts/States";
 import { Table, type Column } from "../parts/Table";
-import { bounds, ranged } from "../state/time";
-import { useCharts } from "./charts";
+import { pastOfVehicle } from "./charts";
 import { go, place } from "./place";
-import { ahead, status, values, vehicleNow, type Valued } from "./vehicle";
+import { ahead, hear, status, values, vehicleNow, type Valued } from "./vehicle";
 
 const CHARTS_MAX = 6;
 
@@ -43,44 +40,22 @@ export function ValuesTab() {
 
 function Charts({ rows, onRemove }: { rows: readonly Row[]; onRemove: (id: string) => void }) {
   const { series, range } = place.value;
-  const box = useRef<HTMLDivElement>(null);
-  const [width, setWidth] = useState(800);
-  useEffect(() => {
-    const element = box.current;
-    if (element === null) return;
-    const watch = new ResizeObserver(() => setWidth(element.clientWidth));
-    watch.observe(element);
-    return () => watch.disconnect();
-  }, []);
-  const of = useCharts(series, range, width);
-  const cursor = useSignal<number | null>(null);
-  const { fromMs, toMs } = bounds(range, vehicleNow.value);
+  const [box, width] = useWidth();
+  const charts = useCharts(pastOfVehicle(), series, range, width);
+  useEffect(() => hear((points) => points.forEach(charts.add)), [series.join("\n")]);
   return (
     <div ref={box}>
       <Panel title="Charts" tools={<RangePicker range={range} onChange={(to) => go({ range: to })} />}>
         {series.length === 0 && <Empty>Choose some of the values below, to see what the vehicle still has of them.</Empty>}
-        {series.map((each, index) => {
-          const state = of(each);
-          const unit = rows.find((row) => row.id === each)?.point.unit;
-          return (
-            <SeriesChart
-              key={each}
-              name={nameOf(each)}
-              history={state.history && unit ? { ...state.history, unit } : state.history}
-              notice={state.notice}
-              live={state.live}
-              texts={state.texts}
-              version={state.version}
-              fromUs={fromMs * 1000}
-              toUs={toMs * 1000}
-              nowUs={vehicleNow.value * 1000}
-              cursor={cursor}
-              tint={(index % TINTS) + 1}
-              onRange={(from, to) => go({ range: ranged(from, to, vehicleNow.peek()) })}
-              onRemove={() => onRemove(each)}
-            />
-          );
-        })}
+        <ChartList
+          charts={charts}
+          series={series}
+          range={range}
+          nowMs={vehicleNow.value}
+          unitOf={(each) => rows.find((row) => row.id === each)?.point.unit}
+          onRange={(to) => go({ range: to })}
+          onRemove={onRemove}
+        />
       </Panel>
     </div>
   );

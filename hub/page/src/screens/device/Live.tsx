@@ -1,38 +1,27 @@
 // What a device says now: charts of chosen series, its tree, and the newest value of each series.
-import { useSignal } from "@preact/signals";
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo } from "preact/hooks";
 import { deviceTree, flat, namesBelow, type TreeAnswer } from "../../logic/tree";
 import { sortOf, sortText } from "../../logic/rows";
 import { valueText, withUnit } from "../../logic/text";
 import { nameOf, type Point } from "../../logic/values";
 import { Ago, now } from "../../parts/Ago";
+import { ChartList, useCharts, useWidth, type Charts } from "../../parts/Charts";
 import { Search } from "../../parts/forms";
 import { Panel } from "../../parts/Panel";
-import { TINTS } from "../../parts/plot";
-import { SeriesChart } from "../../parts/SeriesChart";
 import { Empty, Failure, Loading } from "../../parts/States";
 import { Table, type Column } from "../../parts/Table";
 import { Tree } from "../../parts/Tree";
 import { useAsked } from "../../state/asked";
-import { useCharts, type Charts } from "../../state/charts";
+import { pastOf } from "../../state/charts";
 import { filter, go, route } from "../../state/route";
-import { bounds, ranged } from "../../state/time";
 import { useValues } from "../../state/values";
 
 const CHARTS_MAX = 8;
 
 export function Live({ device }: { device: string }) {
   const { series, filters } = route.value;
-  const place = useRef<HTMLDivElement>(null);
-  const [width, setWidth] = useState(800);
-  useEffect(() => {
-    const element = place.current;
-    if (element === null) return;
-    const watch = new ResizeObserver(() => setWidth(element.clientWidth));
-    watch.observe(element);
-    return () => watch.disconnect();
-  }, []);
-  const charts = useCharts(device, series, route.value.range, width);
+  const [place, width] = useWidth();
+  const charts = useCharts(pastOf(device), series, route.value.range, width);
   const { values, asked } = useValues(device, charts.add);
   const tree = useAsked<TreeAnswer>("tree", {});
   const rows = useMemo(() => [...values].map(([id, point]) => ({ id, point })), [values]);
@@ -96,35 +85,19 @@ interface ChartsProps {
 }
 
 function ChartsPanel({ charts, series, values, onRemove }: ChartsProps) {
-  const cursor = useSignal<number | null>(null);
-  const { fromMs, toMs } = bounds(route.value.range, now.value);
   return (
     <Panel title="Charts" tools={series.length > 0 && <span class="quiet small">drag to zoom; arrow keys, + and − on a chart</span>}>
       {series.length === 0 && (
         <Empty>{values === 0 ? "This device has no readings yet." : "No series is chosen. Choose some of the values."}</Empty>
       )}
-      {series.map((each, index) => {
-        const state = charts.of(each);
-        const notice = state.error && `No history: ${state.error.message}. Live values are shown.`;
-        return (
-          <SeriesChart
-            key={each}
-            name={nameOf(each)}
-            history={state.history}
-            notice={notice}
-            live={state.live}
-            texts={state.texts}
-            version={state.version}
-            fromUs={fromMs * 1000}
-            toUs={toMs * 1000}
-            nowUs={now.value * 1000}
-            cursor={cursor}
-            tint={(index % TINTS) + 1}
-            onRange={(from, to) => go({ range: ranged(from, to, Date.now()) })}
-            onRemove={() => onRemove(each)}
-          />
-        );
-      })}
+      <ChartList
+        charts={charts}
+        series={series}
+        range={route.value.range}
+        nowMs={now.value}
+        onRange={(range) => go({ range })}
+        onRemove={onRemove}
+      />
     </Panel>
   );
 }
