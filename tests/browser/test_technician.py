@@ -237,6 +237,27 @@ async def test_axe_finds_no_serious_violation_and_a_phone_is_wide_enough(
         assert one.errors == []
 
 
+async def test_history_that_was_refused_once_is_asked_for_again(
+    beside: Roadside, chromium: Browser
+) -> None:
+    await beside.say(battery_soc=80.5)
+    async with looking(chromium) as one:
+        page = one.page
+        refused = partial(fulfil, status=503, body="")
+        await page.route("**/ask/history", refused)
+        await enter(page, beside)
+        # A range that follows nothing: there is no later time at which it would be asked for anyway.
+        between = "2026-01-01T00:00:00.000Z~2100-01-01T00:00:00.000Z"
+        await page.evaluate(
+            "hash => { location.hash = hash }", f"#/values?series=battery.soc&range={between}"
+        )
+        chart = page.locator('[data-series="battery.soc"]')
+        await expect(chart.locator(".notice")).to_contain_text("it has not answered in time")
+        await page.unroute("**/ask/history")
+        await expect(chart.locator(".notice")).to_have_count(0)
+        await expect(chart.locator("[data-reading]")).to_be_visible()
+
+
 async def fulfil(route: Route, **answer: Any) -> None:
     await route.fulfill(**answer)
 

@@ -6,12 +6,13 @@ import type { LiveText } from "../logic/bands";
 import { LivePoints, type History } from "../logic/series";
 import { partsOf, type FieldParts } from "../logic/shadow";
 import { nameOf, numberOf, seriesOf, type Point } from "../logic/values";
-import { bounds, formatRange, ranged, type Range } from "../state/time";
+import { bounds, formatRange, ranged, type Bounds, type Range } from "../state/time";
 import { TINTS } from "./plot";
 import { SeriesChart } from "./SeriesChart";
 import { failing } from "./States";
 
 const TEXTS_MAX = 2000;
+const RETRY_MS = 2000;
 
 export interface ChartState {
   /** null: it is still awaited. */
@@ -72,25 +73,38 @@ export function useCharts(past: Past, series: readonly string[], range: Range, p
   useEffect(() => {
     if (!past.answers) return;
     let over = false;
-    const load = (): void => {
-      const { fromMs, toMs } = bounds(range, past.nowMs());
-      for (const name of series) {
-        const parts = partsOf(name);
-        if (parts === null) {
-          change(name, { notice: `${name} names no series` });
-          continue;
-        }
-        past.ask({ parts, fromMs: Math.floor(fromMs), toMs: Math.ceil(toMs), pointsMax: width }).then(
-          (history) => over || change(name, { history, notice: history.notes?.[0] ?? null }),
-          (thrown: unknown) => over || change(name, { notice: `No history: ${failing(thrown).message}. Live values are shown.` }),
-        );
+    let timer = 0;
+    let retryMs = RETRY_MS;
+    const read = async (name: string, span: Bounds): Promise<boolean> => {
+      const parts = partsOf(name);
+      if (parts === null) {
+        change(name, { notice: `${name} names no series` });
+        return true;
+      }
+      try {
+        const history = await past.ask({ parts, ...span, pointsMax: width });
+        if (!over) change(name, { history, notice: history.notes?.[0] ?? null });
+        return true;
+      } catch (thrown) {
+        if (!over) change(name, { notice: `No history: ${failing(thrown).message}. Live values are shown.` });
+        return false;
       }
     };
-    load();
-    const timer = range.kind === "last" ? setInterval(load, past.againMs(range)) : undefined;
+    const load = async (): Promise<void> => {
+      const { fromMs, toMs } = bounds(range, past.nowMs());
+      const span = { fromMs: Math.floor(fromMs), toMs: Math.ceil(toMs) };
+      const told = await Promise.all(series.map((name) => read(name, span)));
+      if (over) return;
+      // What is lacking is asked for sooner: a cluster that has lost a server answers after some seconds.
+      const well = told.every(Boolean);
+      const waitMs = well ? past.againMs(range) : retryMs;
+      retryMs = well ? RETRY_MS : Math.min(2 * retryMs, past.againMs(range));
+      if (!well || range.kind === "last") timer = window.setTimeout(() => void load(), waitMs);
+    };
+    void load();
     return () => {
       over = true;
-      clearInterval(timer);
+      window.clearTimeout(timer);
     };
   }, [series.join("\n"), formatRange(range), width, past.answers]);
   useEffect(() => () => cancelAnimationFrame(frame.current), []);
