@@ -2,15 +2,25 @@
 
 Resident set and proportional set (pages shared with other processes counted by share) of the
 agent's process, and the largest resident set of the whole run, as Linux accounts for them. Beside
-it what a vehicle runs anyway (its leaf server) and what no Python program can go below.
+it what a vehicle runs anyway (its leaf server) and what no Python program can go below. The technician's page is
+open meanwhile, and asks as it does in a browser.
+
+Of this environment's packages nats-py and others load some that no vehicle has, such as aiohttp: 18 MB. AGENT_PYTHON names
+the Python of an environment that has those of requirements/agent.txt alone; the bound is for that.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
+import aiohttp
 import psutil  # type: ignore[import-untyped]
 
 from backhaul_agent.client import Agent, connect
@@ -18,13 +28,18 @@ from benchmarks import scratch
 from benchmarks.errors import BenchmarkError
 from benchmarks.figures import Figure, at_most, report
 from tests.support.backlog import publish_frames, require_all_frames
-from tests.support.numbered_points import NODE, points
-from tests.support.rig.parts import Part
+from tests.support.numbered_points import FIRST_NS, NODE, SERIES, points
+from tests.support.rig.parts import DeviceRig, Part
+from tests.support.rig.ports import free_port
 from tests.support.rig.vehicle import vehicle
 
 AIM = at_most(45)
 _CHUNK_POINTS = 50_000
 _TIMEOUT_S = 900.0
+_LOOK_S = 0.7
+_CHART_LOOKS = 20
+"""History of a series is asked for each so many looks, and so is what waits."""
+_HOUR_NS = 3600 * 10**9
 
 
 def run(*, quick: bool) -> dict[str, object]:
@@ -46,6 +61,7 @@ async def _measure(directory: Path, *, count: int, frames: int) -> list[Figure]:
         vehicle(directory) as rig,
         rig.device.connection() as leaf,
         rig.hub.connection() as hub,
+        _page(rig.device),
     ):
         pid = rig.device.agent.pid
         await rig.sourced(hub)
@@ -67,6 +83,55 @@ async def _measure(directory: Path, *, count: int, frames: int) -> list[Figure]:
         figures += _figures("leaf server, then", rig.device.leaf.pid)
         await require_all_frames(hub, last_seq)
     return figures + await _idle_interpreter(directory)
+
+
+@asynccontextmanager
+async def _page(device: DeviceRig) -> AsyncIterator[None]:
+    """Start the agent again with a page, and have a technician look at it meanwhile.
+
+    Raises:
+        BenchmarkError: the page was not answered.
+    """
+    url = f"http://127.0.0.1:{free_port()}"
+    await device.agent.stop()
+    with device.agent_toml.open("a") as toml:
+        toml.write(f'\n[page]\nlisten = "{url.removeprefix("http://")}"\n')
+    if python := os.environ.get("AGENT_PYTHON"):
+        device.agent.before = (python,)
+    await device.start_agent()
+    code_file = next(device.agent_toml.parent.rglob("page.json"))
+    async with aiohttp.ClientSession(headers={"Origin": url}) as http:
+
+        async def ask(path: str, **said: Any) -> dict[str, Any]:
+            async with http.post(f"{url}/{path}", json=said) as answer:
+                told: dict[str, Any] = await answer.json() if answer.status == 200 else {}
+            if not told or "error" in told:
+                raise BenchmarkError(f"the page's {path} was answered {answer.status} {told}")
+            return told
+
+        token = (await ask("login", code=json.loads(code_file.read_text())["code"]))["token"]
+        http.headers["Authorization"] = f"Bearer {token}"
+
+        async def look() -> None:
+            version = looks = 0
+            while True:
+                found = await ask("ask/look", since=version)
+                version = found["version"]
+                if looks % _CHART_LOOKS == 0:
+                    await ask("ask/waiting")
+                    stretch = {"from_ns": FIRST_NS, "to_ns": FIRST_NS + _HOUR_NS}
+                    await ask("ask/history", node=NODE, type=SERIES[0], **stretch)
+                looks += 1
+                await asyncio.sleep(_LOOK_S)
+
+        looking = asyncio.create_task(look())
+        try:
+            yield
+            if looking.done():
+                looking.result()
+        finally:
+            looking.cancel()
+            await asyncio.wait([looking])
 
 
 async def _publish(agent: Agent, count: int) -> None:
