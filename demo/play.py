@@ -32,6 +32,7 @@ from tests.support.rig.relay import Relay
 
 from .feeds import simulated
 from .simulate import Fault, Vehicle
+from .town_map import write_town
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,8 +113,10 @@ class Play:
         hub = HubRig(self._out / "hub", run=run_quietly)
         hub.server.before = hub.control.before = ends_with_us()
         await hub.init("--page-port", str(free_port()), "--websocket-port", str(free_port()))
-        with (hub.directory / "hub.toml").open("a") as toml:
-            toml.write(_HEALTH)
+        toml = hub.directory / "hub.toml"
+        text = toml.read_text().replace("[page]\n", '[page]\nmap = "town.pmtiles"\n', 1)
+        toml.write_text(text + _HEALTH)
+        write_town(hub.directory / "town.pmtiles")
         stack.push_async_callback(hub.stop)
         await hub.start()
         self._say(f"a hub is up; starting {self._number} vehicles ...")

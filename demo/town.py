@@ -19,11 +19,28 @@ _BLOCK_M = 210.0
 _RIVER = 4
 """The river flows below this row of junctions."""
 _BRIDGES = (2, 7)
+_TURN = math.radians(17)
+"""All of it is turned a little."""
 _STREET_KMH, _AVENUE_KMH, _RING_KMH = 30, 50, 70
 _BEND_POINTS = 7
 
 Spot = tuple[float, float]
 """Metres east and north of the middle of the town."""
+
+
+def _turned(x: float, y: float) -> Spot:
+    """Return the spot of a place that is given in blocks along rows and columns."""
+    east = x * math.cos(_TURN) - y * math.sin(_TURN)
+    north = x * math.sin(_TURN) + y * math.cos(_TURN)
+    return east * _BLOCK_M, north * _BLOCK_M
+
+
+BANKS: tuple[Spot, ...] = tuple(
+    _turned(x, 0.53 + 0.12 * math.sin(x / 2.3) + side * 0.17)
+    for side, bank in ((-1, range(-40, 41)), (1, range(40, -41, -1)))
+    for x in bank
+)
+"""The river, as a closed line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +111,12 @@ def streets(seed: int = 7) -> tuple[tuple[Street, ...], ...]:
 
 def _spot(number: int, dice: random.Random) -> Spot:
     column, row = number % _COLUMNS, number // _COLUMNS
-    # Away from the middle the blocks become larger, and all of it is turned a little.
+    # Away from the middle the blocks become larger.
     x, y = (
         (at - most / 2) * (1 + 0.06 * abs(at - most / 2))
         for at, most in ((column, _COLUMNS - 1), (row, _ROWS - 1))
     )
-    x, y = x + dice.uniform(-0.16, 0.16), y + dice.uniform(-0.16, 0.16)
-    turn = math.radians(17)
-    east, north = x * math.cos(turn) - y * math.sin(turn), x * math.sin(turn) + y * math.cos(turn)
-    return east * _BLOCK_M, north * _BLOCK_M
+    return _turned(x + dice.uniform(-0.16, 0.16), y + dice.uniform(-0.16, 0.16))
 
 
 def _bent(start: Spot, end: Spot, bend: float) -> tuple[Spot, ...]:

@@ -16,7 +16,7 @@ from backhaul_agent.client import connect
 from backhaul_hub.cli.main import cli
 from backhaul_spark.nats.offsets import ReadMark, to_json
 from tests.integration.conftest import World
-from tests.support.own_map import vector_tile, write_map
+from tests.support.own_map import shapes_tile, write_map
 from tests.support.rig.parts import HubRig
 from tests.support.rig.ports import free_port
 
@@ -48,7 +48,7 @@ class PageHub(HubRig):
         toml = self.directory / "hub.toml"
         text = toml.read_text().replace("[page]\n", '[page]\nmap = "town.pmtiles"\n', 1)
         toml.write_text(f"{text}\n[health]\n{self.health}\n")
-        write_map(self.map, vector_tile())
+        write_map(self.map, shapes_tile())
 
     @property
     def map(self) -> Path:

@@ -11,7 +11,7 @@ import pytest
 from playwright.async_api import expect
 from pmtiles.tile import TileType
 
-from tests.support.own_map import png_tile, vector_tile, write_map
+from tests.support.own_map import png_tile, shapes_tile, write_map
 from tests.support.pins import ROOT
 from tests.support.waiting import until
 
@@ -252,7 +252,7 @@ async def test_an_operators_own_map_lies_over_the_outlines_or_the_page_says_what
         parked.hub.map.unlink()
         await page.reload()
         await expect(page.locator(".map .notice")).to_contain_text("No such file")
-        write_map(parked.hub.map, vector_tile())
+        write_map(parked.hub.map, shapes_tile())
         own = (parked.hub.page_port, parked.hub.websocket_port)
         # A picture's address is within the page, without a host.
         assert one.hosts == {"", *(f"127.0.0.1:{port}" for port in own)}

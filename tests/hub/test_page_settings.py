@@ -14,7 +14,7 @@ from backhaul_hub.page.page_files import read_files
 from backhaul_hub.page_settings import PageSection, connects, origins, page_problems, page_url
 from backhaul_hub.people.hours import letter
 from backhaul_hub.setup.websocket_config import write_listener
-from tests.support.own_map import vector_tile, write_map
+from tests.support.own_map import shapes_tile, write_map
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -89,7 +89,7 @@ def test_an_hour_is_a_letter() -> None:
 def test_a_map_that_can_be_none_is_named_with_the_reason(tmp_path: Path) -> None:
     file = MapFile(tmp_path / "town.pmtiles")
     assert file.problem() == "town.pmtiles: No such file or directory"
-    write_map(file.path, vector_tile())
+    write_map(file.path, shapes_tile())
     assert file.as_json() == {"url": "map.pmtiles", "problem": ""}
     whole = file.path.read_bytes()
     file.path.write_bytes(whole[:-1])

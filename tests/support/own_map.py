@@ -1,4 +1,4 @@
-"""Small maps as an operator might have them: PMTiles with vector tiles by Protomaps' layers, or with pictures."""
+"""Small maps as an operator might have them: PMTiles with shapes by Protomaps' layers, or with pictures."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING
 from pmtiles.tile import Compression, TileType, zxy_to_tileid
 from pmtiles.writer import write
 
+from demo.vector_tile import EXTENT, Shape, vector_tile
+
 if TYPE_CHECKING:
     from pathlib import Path
 
 WEST, SOUTH, EAST, NORTH = 8.0, 47.0, 13.0, 50.0
 ZOOM_MAX = 8
-EXTENT = 4096
 
 
-def vector_tile() -> bytes:
-    """Return a tile of Mapbox's format 2.1: land everywhere, and water in its middle half."""
-    layers = {"earth": _square(0, EXTENT), "water": _square(EXTENT // 4, 3 * EXTENT // 4)}
-    return b"".join(_field(3, _layer(name, ring)) for name, ring in layers.items())
+def shapes_tile() -> bytes:
+    """Return a tile with land everywhere, and water in its middle half."""
+    layers = {"earth": (0, EXTENT), "water": (EXTENT // 4, 3 * EXTENT // 4)}
+    return vector_tile({name: [_square(*ends)] for name, ends in layers.items()})
 
 
 def png_tile(red: int, green: int, blue: int) -> bytes:
@@ -69,28 +70,5 @@ def _place(zoom: int, lon: float, lat: float) -> tuple[int, int]:
     return int((lon + 180) / 360 * across), int((1 - y) / 2 * across)
 
 
-def _square(low: int, high: int) -> bytes:
-    """Return a polygon's commands: to a corner, along three sides, and closed."""
-    size = high - low
-    steps = (low, low, size, 0, 0, size, -size, 0)
-    signed = [_varint((step << 1) ^ (step >> 31)) for step in steps]
-    return b"".join([_varint(9), *signed[:2], _varint(26), *signed[2:], _varint(15)])
-
-
-def _layer(name: str, geometry: bytes) -> bytes:
-    polygon = _varint(3 << 3) + _varint(3)
-    feature = polygon + _field(4, geometry)
-    version, extent = _varint(15 << 3) + _varint(2), _varint(5 << 3) + _varint(EXTENT)
-    return version + _field(1, name.encode()) + _field(2, feature) + extent
-
-
-def _field(number: int, data: bytes) -> bytes:
-    return _varint(number << 3 | 2) + _varint(len(data)) + data
-
-
-def _varint(value: int) -> bytes:
-    found = bytearray()
-    while value > 0x7F:
-        found.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*found, value])
+def _square(low: int, high: int) -> Shape:
+    return Shape([(low, low), (high, low), (high, high), (low, high)], "water", closed=True)

@@ -23,7 +23,7 @@ export async function openTiles(url: string, pane: string): Promise<Tiles> {
     source: plain(about.attribution),
     layer: (dark) =>
       (tileType === TileType.Mvt
-        ? leafletLayer({ ...options, url: file, maxDataZoom: maxZoom, flavor: dark ? "dark" : "grayscale", lang: "en" })
+        ? leafletLayer({ ...options, url: file, maxDataZoom: maxZoom, flavor: dark ? "dark" : "light", lang: "en" })
         : leafletRasterLayer(file, { ...options, maxNativeZoom: maxZoom })) as unknown as L.GridLayer,
   };
 }
