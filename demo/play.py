@@ -48,6 +48,7 @@ _PERSON = "olga"
 _PASSES_A_SECOND, _PASSES_A_BATCH = 1.0, 2
 _HOT_C, _LOW_SOC = 8.0, 15.0
 # Brief cuts are to be seen; the hub waits five minutes where it is told nothing.
+_PAGE = '[page]\nmap = "town.pmtiles"\nunits = { "battery.soc" = "%", temp = "°C", speed = "km/h", voltage = "V", current = "A", power = "kW", odometer = "km" }\n'
 _HEALTH = "\n[health]\ninterval_s = 1\nlink_down_after_s = 3\nagent_down_after_s = 20\n"
 _FILES = Path(backhaul_hub.cli.main.__file__).parents[1] / "page" / "files"
 
@@ -114,7 +115,7 @@ class Play:
         hub.server.before = hub.control.before = ends_with_us()
         await hub.init("--page-port", str(free_port()), "--websocket-port", str(free_port()))
         toml = hub.directory / "hub.toml"
-        text = toml.read_text().replace("[page]\n", '[page]\nmap = "town.pmtiles"\n', 1)
+        text = toml.read_text().replace("[page]\n", _PAGE, 1)
         toml.write_text(text + _HEALTH)
         write_town(hub.directory / "town.pmtiles")
         stack.push_async_callback(hub.stop)

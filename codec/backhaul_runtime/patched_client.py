@@ -77,7 +77,7 @@ class PatchedClient(Client):
                 await subscription.unsubscribe()
 
     async def request(self, *args: Any, **options: Any) -> Msg:
-        """Ask as nats-py does; who is cancelled meanwhile is cancelled, whatever was answered."""
+        """Return the answer as nats-py does. A cancellation is raised also if it comes together with an answer."""
         task = asyncio.current_task()
         assert task is not None  # a coroutine runs in one
         before = task.cancelling()

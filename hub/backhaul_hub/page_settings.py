@@ -30,6 +30,8 @@ class PageSection(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     """The login of who serves the page: it may pass on logins, and nothing else."""
     map: str = ""
     """A PMTiles file for the map, in the hub's directory or anywhere; empty: outlines of countries."""
+    units: dict[str, Annotated[str, Meta(max_length=20)]] = {}
+    """Of series, by `node.type.key`, `node.type` or the type alone."""
     session_h: Annotated[float, Meta(gt=0, le=31 * 24)] = 12.0
     """A login by a link ends by itself after so many hours."""
 

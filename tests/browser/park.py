@@ -10,6 +10,7 @@ import json
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+import nats
 from click.testing import CliRunner
 
 from backhaul_agent.client import connect
@@ -46,7 +47,9 @@ class PageHub(HubRig):
         page = ("--page-port", str(ports[0]), "--websocket-port", str(ports[1]))
         await super().init(*page, *words)
         toml = self.directory / "hub.toml"
-        text = toml.read_text().replace("[page]\n", '[page]\nmap = "town.pmtiles"\n', 1)
+        text = toml.read_text().replace(
+            "[page]\n", '[page]\nmap = "town.pmtiles"\nunits = {"battery.soc" = "%"}\n', 1
+        )
         toml.write_text(f"{text}\n[health]\n{self.health}\n")
         write_map(self.map, shapes_tile())
 
@@ -92,6 +95,26 @@ class Park:
             for name, value in values.items():
                 node, _, type_ = name.partition("_")
                 await agent.publish(node, type_, value)
+
+
+@asynccontextmanager
+async def as_person(park: Park, name: str) -> AsyncIterator[Any]:
+    """Connect with somebody's credentials, as a program does."""
+    client = await nats.connect(
+        park.hub.addresses()[0],
+        user_credentials=str(park.hub.directory / "people" / f"{name}.creds"),
+        inbox_prefix=f"inbox.{name}".encode(),
+    )
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+async def ask(client: Any, subject: str, **question: Any) -> dict[str, Any]:
+    answer = await client.request(subject, json.dumps(question).encode(), timeout=30)
+    found: dict[str, Any] = json.loads(answer.data)
+    return found
 
 
 def ingest_was_at(root: Path, seq: int) -> None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-import nats
 import pytest
 import pytest_asyncio
 from playwright.async_api import expect
@@ -22,7 +20,7 @@ from tests.support.waiting import until
 from .axe import violations
 from .by_hand import BY_HAND
 from .looking import looking
-from .park import MINE, ODD, Park, ingest_was_at
+from .park import MINE, ODD, Park, as_person, ask, ingest_was_at
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -55,26 +53,6 @@ async def alert(park: Park, device: str, rule: str, **more: Any) -> None:
     subject = f"fleet.prod.veh.{device}.evt.alert.{rule}.{said['kind']}.{time_ns}"
     async with park.hub.connection() as client:
         await client.jetstream().publish(subject, json.dumps(said).encode())
-
-
-@asynccontextmanager
-async def as_person(park: Park, name: str) -> AsyncIterator[Any]:
-    """Connect with somebody's credentials, as a program does."""
-    client = await nats.connect(
-        park.hub.addresses()[0],
-        user_credentials=str(park.hub.directory / "people" / f"{name}.creds"),
-        inbox_prefix=f"inbox.{name}".encode(),
-    )
-    try:
-        yield client
-    finally:
-        await client.close()
-
-
-async def ask(client: Any, subject: str, **question: Any) -> dict[str, Any]:
-    answer = await client.request(subject, json.dumps(question).encode(), timeout=30)
-    found: dict[str, Any] = json.loads(answer.data)
-    return found
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")

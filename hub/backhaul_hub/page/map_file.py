@@ -43,5 +43,5 @@ class MapFile:
         return ""
 
     def as_json(self) -> dict[str, str]:
-        """Return what the page is told. Blocking."""
+        """Return the URL and the problem, for the page. Blocking."""
         return {"url": URL, "problem": self.problem()}

@@ -6,7 +6,7 @@ import asyncio
 import ssl
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -55,6 +55,7 @@ class PageServer:
         websockets: where the page finds the hub's server.
         log_in: passes on a login, and returns the answer.
         map_file: the operator's own map, or none.
+        units: of series.
     """
 
     _files: Mapping[str, PageFile]
@@ -62,6 +63,7 @@ class PageServer:
     _websockets: list[str]
     _log_in: Callable[[questions.PageLogin], Awaitable[bytes]]
     _map_file: MapFile | None = None
+    _units: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._headers = headers(self._websockets)
@@ -92,6 +94,7 @@ class PageServer:
 
     async def _say_where(self, _: web.Request) -> web.Response:
         said: dict[str, object] = {"kind": "hub", "websocket": self._websockets}
+        said["units"] = self._units
         if self._map_file is not None:
             said["map"] = await asyncio.to_thread(self._map_file.as_json)
         return _answer(_json(said))
@@ -157,7 +160,9 @@ async def serve(directory: Path, config: HubConfig, stop: asyncio.Event) -> None
                 "page_map_not_read", error=problem, hint="see: docs/page.md, a map of your own"
             )
         gate = LoginGate(client)
-        server = PageServer(files, origins(page, tls=tls), websockets, gate.log_in, own_map)
+        server = PageServer(
+            files, origins(page, tls=tls), websockets, gate.log_in, own_map, page.units
+        )
         # Questions of browsers are no news, and a log of their addresses serves nobody.
         runner = web.AppRunner(server.application(), access_log=None, handle_signals=False)
         await runner.setup()

@@ -6,7 +6,7 @@ import { reasonsOf } from "../src/logic/hours";
 import { differenceText, kindOf, partsOf, shadowOf, split, typed, withRevision, type Documents } from "../src/logic/shadow";
 import { slotsOf } from "../src/logic/slots";
 import { deviceTree, flat, namesBelow } from "../src/logic/tree";
-import { seriesOf, withPoints, type Point } from "../src/logic/values";
+import { seriesOf, unitOf, withPoints, type Point } from "../src/logic/values";
 
 const COMMAND: Command = {
   device: "VID-001",
@@ -141,4 +141,12 @@ test("reasons of an hour name lane, range and epoch, and end with how many more 
 test("slots are what is wanted and what is there", () => {
   const found = slotsOf([point("artifact", "maps", "state", 5e6, { state: "ready", name: "m", digest: "d" }), point("artifact", "maps", "", 1, "m@d"), point("gps", "rate", "", 1, 1)]);
   assert.deepEqual(found, [{ name: "maps", wanted: "m@d", state: "ready", held: "m@d", error: "", ms: 5 }]);
+});
+
+test("a series has the unit of its nearest name", () => {
+  const units = { "battery.soc": "%", "battery.cell.3": "mV", cell: "V", "a.b.c": "x" };
+  assert.deepEqual(
+    ["battery.soc", "battery.soc.left", "battery.cell.3", "battery.cell.4", "pump.flow", "a%2Eb.c"].map((each) => unitOf(units, each)),
+    ["%", "%", "mV", "V", undefined, "x"],
+  );
 });

@@ -1,5 +1,6 @@
-// What the server of this page says: where the hub's servers are, and whether an operator gave it a map.
+// What the server of this page says: where the hub's servers are, and what an operator gave it: a map, units of series.
 import { signal } from "@preact/signals";
+import type { Units } from "../logic/values";
 import { Refused } from "./refused";
 
 export interface MapFile {
@@ -12,10 +13,13 @@ interface Where {
   kind: string;
   websocket: string[];
   map?: MapFile;
+  units?: Units;
 }
 
 /** The operator's own map; null: there is none, or nobody has asked yet. */
 export const mapFile = signal<MapFile | null>(null);
+
+export const units = signal<Units>({});
 
 /** Ask. Throws Refused. */
 export async function where(): Promise<Where> {
@@ -23,6 +27,7 @@ export async function where(): Promise<Where> {
     const response = await fetch("where.json");
     const found = (await response.json()) as Where;
     mapFile.value = found.map ?? null;
+    units.value = found.units ?? {};
     return found;
   } catch {
     throw new Refused("the server of this page does not answer");

@@ -50,3 +50,12 @@ export function nameOf(series: string): string {
 export function numberOf(value: unknown): number | null {
   return typeof value === "number" && Number.isFinite(value) ? value : null;
 }
+
+/** Units of series, by `node.type.key`, `node.type`, or the type alone. */
+export type Units = Readonly<Record<string, string>>;
+
+/** Return the unit of a series, such as `battery.soc`; the nearest name counts. */
+export function unitOf(units: Units, series: string): string | undefined {
+  const [node = "", type = "", key = ""] = series.split(".").map(nameOf);
+  return units[`${node}.${type}.${key}`] ?? units[`${node}.${type}`] ?? units[type];
+}

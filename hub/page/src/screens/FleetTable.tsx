@@ -3,6 +3,8 @@ import type { ComponentChildren } from "preact";
 import { useMemo } from "preact/hooks";
 import { sortOf, sortText } from "../logic/rows";
 import { ageText, numberText, valueText } from "../logic/text";
+import { unitOf } from "../logic/values";
+import { units } from "../hub/where";
 import { Ago, now } from "../parts/Ago";
 import { Badge, type Tone } from "../parts/Badge";
 import { Panel } from "../parts/Panel";
@@ -126,7 +128,9 @@ function valueColumn(series: string): Column<FleetRow> {
     cell: (row) => {
       const value = row.values[series]?.value;
       if (value === undefined) return <span class="quiet">–</span>;
-      return <span class="cut">{typeof value === "number" ? numberText(value, 5) : valueText(value)}</span>;
+      const unit = unitOf(units.value, series);
+      const text = typeof value === "number" ? numberText(value, 5) : valueText(value);
+      return <span class="cut">{unit ? `${text}\u202f${unit}` : text}</span>;
     },
   };
 }

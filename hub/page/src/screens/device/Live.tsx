@@ -3,7 +3,8 @@ import { useEffect, useMemo } from "preact/hooks";
 import { deviceTree, flat, namesBelow, type TreeAnswer } from "../../logic/tree";
 import { sortOf, sortText } from "../../logic/rows";
 import { valueText, withUnit } from "../../logic/text";
-import { nameOf, type Point } from "../../logic/values";
+import { units } from "../../hub/where";
+import { nameOf, unitOf, type Point } from "../../logic/values";
 import { Ago, now } from "../../parts/Ago";
 import { ChartList, useCharts, useWidth, type Charts } from "../../parts/Charts";
 import { Search } from "../../parts/forms";
@@ -66,7 +67,7 @@ export function Live({ device }: { device: string }) {
         {asked.error && <Failure error={asked.error} onRetry={asked.again} />}
         {asked.value === null && !asked.error && <Loading what="values" />}
         {asked.value !== null && (
-          <Values rows={rows} roots={roots} series={series} charts={charts} onTurn={turn} />
+          <Values rows={rows} roots={roots} series={series} onTurn={turn} />
         )}
       </Panel>
     </div>
@@ -95,6 +96,7 @@ function ChartsPanel({ charts, series, values, onRemove }: ChartsProps) {
         series={series}
         range={route.value.range}
         nowMs={now.value}
+        unitOf={(each) => unitOf(units.value, each)}
         onRange={(range) => go({ range })}
         onRemove={onRemove}
       />
@@ -111,11 +113,10 @@ interface ValuesProps {
   rows: readonly Row[];
   roots: Parameters<typeof flat>[0];
   series: readonly string[];
-  charts: Charts;
   onTurn: (series: string) => void;
 }
 
-function Values({ rows, roots, series, charts, onTurn }: ValuesProps) {
+function Values({ rows, roots, series, onTurn }: ValuesProps) {
   const { filters, device } = route.value;
   const node = filters["node"] ?? "";
   const words = (filters["text"] ?? "").toLowerCase();
@@ -148,7 +149,7 @@ function Values({ rows, roots, series, charts, onTurn }: ValuesProps) {
       align: "end",
       value: (row) => (typeof row.point.value === "number" ? row.point.value : valueText(row.point.value)),
       cell: (row) => (
-        <span title={valueText(row.point.value)}>{withUnit(row.point.value, charts.of(row.id).history?.unit ?? undefined)}</span>
+        <span title={valueText(row.point.value)}>{withUnit(row.point.value, unitOf(units.value, row.id))}</span>
       ),
     },
     {
