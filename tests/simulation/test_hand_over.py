@@ -40,7 +40,7 @@ class Tardy(PushPolicy):
     """The messages between the word to the hub and its leave are not pushed."""
 
     def pushes(self, name: str, seq: int, size: int, owed_bytes: int) -> bool:
-        return super().pushes(name, seq, size, owed_bytes) and self._lanes[name].asleep
+        return super().pushes(name, seq, size, owed_bytes) and self.asleep(name)
 
 
 class Unsettled(PushPolicy):
