@@ -124,6 +124,8 @@ class Cost(NamedTuple):
     stored_bytes: int
     stored_messages: int
     commands_s: list[float]
+    first_per_point: float | None = None
+    """Bytes for each point while it warmed up, from the first readings on; None where it did not."""
 
     @property
     def per_point(self) -> float:
@@ -153,13 +155,18 @@ async def cost(
         seconds: how long to count; from the end of one burst at the hub to the end of another.
         beat_s: how often the hub hears something, in seconds.
         commands: how many to send while the work goes on, after the count.
-        warm_s: for so long the work goes on before the count: what a system learns of it once is not in it.
+        warm_s: for so long the work goes on before the count: what a system learns of it once is counted apart.
     """
     loop = asyncio.get_running_loop()
     account, relay = site.inbox.account, site.relay
     async with driving(site, work):
+        first_bytes, first_points = site.link_bytes, account.arrived
         await asyncio.sleep(2.0 + warm_s)
         await site.inbox.boundary()
+        first_bytes, first_points = (
+            site.link_bytes - first_bytes,
+            account.arrived - first_points,
+        )
         began_s, stored = loop.time(), await _stored(site)
         points, up, down = account.arrived, relay.up_bytes, relay.down_bytes
         await asyncio.sleep(seconds - 0.3 * beat_s)
@@ -176,6 +183,7 @@ async def cost(
         stored_end[0] - stored[0],
         stored_end[1] - stored[1],
         commands_s,
+        first_bytes / first_points if warm_s and first_points else None,
     )
 
 

@@ -76,7 +76,12 @@ def work(
 
     async def run(site: Site, link: str) -> list[Row]:
         found = await cost(site, work, seconds, beat_s=beat_s, warm_s=warm_s)
-        return [_per_point(row, site, link, found, part)]
+        rows = [_per_point(row, site, link, found, part)]
+        if found.first_per_point is not None:
+            name = ", ".join(filter(None, (part, f"its first {warm_s + 2:.0f} s")))
+            value, unit = found.first_per_point, "B/point"
+            rows.append(row_of(row, site.name, value, unit, link=link, part=name))
+        return rows
 
     return Step(row, run)
 
