@@ -76,7 +76,7 @@ class Gate(Subsystem):
         )
 
     def hear(self, device: str, said: bytes) -> float:
-        """Take in that a device's agent has asked, and what it says of itself; return for how long it is to stay away."""
+        """Take in a question of a device's agent, and its words on itself; return for how many seconds it is to stay away."""
         self.leafs.heard(device)
         return self.vehicles.hear(device, said)
 

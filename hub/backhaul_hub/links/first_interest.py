@@ -1,4 +1,4 @@
-"""When a vehicle that has connected can be asked for something: its leaf has said what it listens to. Pure.
+"""When a vehicle that has connected can be asked for something: its leaf has told its subscriptions. Pure.
 
 A leaf logs in first, and the hub hears a round trip later what it listens to. A source that is added before then asks
 nobody, and its server waits 5 s before it asks again. So the sources of a vehicle wait until the server counts what its

@@ -105,7 +105,7 @@ class Leafs:
                 log.warning("leafs_unknown", error=str(error))
 
     async def watch_new(self) -> None:
-        """Ask the servers of those that have just connected what they listen to, until it is known of each; for ever."""
+        """Ask the servers for the subscriptions of each leaf that has just connected, until it has some; for ever."""
         took_s = 0.0
         while True:
             now_s = self._clock.monotonic_s()
@@ -136,7 +136,7 @@ class Leafs:
             self._on_listening(device)
 
     def heard(self, device: str) -> None:
-        """Take in that a device's agent has asked something: its leaf has said before what it listens to."""
+        """Take in a question of a device's agent: its leaf has told its subscriptions before."""
         if self._first.heard(device):
             self._on_listening(device)
 

@@ -103,7 +103,7 @@ resolver_preload: {{ {settings.system_account}: {settings.system_jwt} }}
 
 
 def older_settings(text: str) -> list[str]:
-    """Return what a hub.conf from an earlier `backhaul-hub init` lacks, a sentence each with its remedy."""
+    """Return the settings that a hub.conf of an older hub lacks, a sentence each with its remedy."""
     found = []
     pings = _PINGS.search(text)
     if pings is None or int(pings[1]) < PING_S:
