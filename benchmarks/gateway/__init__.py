@@ -2,7 +2,7 @@
 
 Modelled: 30 nodes whose values walk at random, over loopback and over a round trip of 100 ms, while they
 work, while nothing is said, and after a cut. Bytes are TCP payload in both directions at a relay, all that
-passes while the work goes on, of our rows b to e after a minute and a half of the same work; the connection's set-up and TCP/IP headers are not in it. Each reading's
+passes while the work goes on; in rows b to e after a minute and a half of the same work, which is counted apart, for all alike. The connection's set-up and TCP/IP headers are not in it. Each reading's
 arrival at the hub is checked. Beside backhaul, in the same run: plain NATS that sources a stream (a JSON
 message a point, a node, or a second), Sparkplug B at QoS 1 through an MQTT broker (a DDATA a second), and the
 floor: one self-contained message with names, deflated, and nothing around it.

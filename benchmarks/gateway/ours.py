@@ -17,6 +17,7 @@ from backhaul_codec.wire.plain_reader import PlainReader
 from backhaul_hub.lane_names import out_stream
 from benchmarks.gateway.options import CHOSEN
 from benchmarks.gateway.site import ARRIVE_S, DEVICE, Inbox, Site
+from tests.support.link_kinds import LinkKinds
 from tests.support.rig.shaped_relay import ShapedRelay
 from tests.support.rig.vehicle import vehicle
 from tests.support.stream_content import Tail
@@ -79,10 +80,17 @@ async def our_site(
         settings: TOML tables to add to agent.toml.
         watched: whether to see when the leaf stores messages, which `reading` needs.
     """
+    kinds = LinkKinds()
+
+    def relay_to(host: str, port: int) -> ShapedRelay:
+        relay = ShapedRelay(host, port, round_trip_s=round_trip_s)
+        relay.watch = lambda: kinds.connection().take
+        return relay
+
     async with (
         vehicle(
             directory,
-            relay_to=partial(ShapedRelay, round_trip_s=round_trip_s),
+            relay_to=relay_to,
             agent_settings=settings,
             push=CHOSEN.get().push,
         ) as rig,
@@ -102,6 +110,7 @@ async def our_site(
             inbox,
             command=commands.send,
             stored=partial(_stored, hub),
+            kinds=kinds,
         )
         if watched:
             site.reading = (await _Watch.start(leaf, agent, inbox)).reading

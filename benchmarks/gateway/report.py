@@ -64,7 +64,7 @@ class Load(NamedTuple):
     vehicles: int
     fleet_s: float
     warm_s: float
-    """Of rows b to e for our sites: a vehicle learns a dictionary in it."""
+    """Of rows b to e, for all systems alike: our vehicle learns a dictionary in it."""
 
 
 _QUICK = Load(20.0, 40.0, 90.0, 5, 5, 1, 8, 60.0, 20.0)
@@ -231,7 +231,7 @@ def _our_plans(directory: Path, load: Load) -> list[Plan]:
             patient["loopback"],
             [
                 work("b", AT_1_HZ, slow, beat_s=10.0, warm_s=load.warm_s),
-                work("e", POINTS_PER_S, slow, beat_s=10.0, part=PATIENT),
+                work("e", POINTS_PER_S, slow, beat_s=10.0, part=PATIENT, warm_s=load.warm_s),
             ],
         ),
         Plan(
@@ -250,9 +250,9 @@ def _plain_plans(load: Load) -> list[Plan]:
         for link, seconds in _LINKS_S.items()
     }
     at_1_hz = work("a", AT_1_HZ, load.work_s)
-    sparse = work("c", SPARSE, load.sparse_s, beat_s=10.0)
-    fast = work("e", POINTS_PER_S, load.work_s)
-    spread = work("d", SPREAD, load.work_s)
+    sparse = work("c", SPARSE, load.sparse_s, beat_s=10.0, warm_s=load.warm_s)
+    fast = work("e", POINTS_PER_S, load.work_s, warm_s=load.warm_s)
+    spread = work("d", SPREAD, load.work_s, warm_s=load.warm_s)
     steps = {
         (Per.POINT, "loopback"): [at_1_hz, sparse, fast],
         (Per.POINT, "100 ms"): [at_1_hz],
@@ -278,9 +278,9 @@ def _sparkplug_plans(load: Load) -> list[Plan]:
             sites["loopback"],
             [
                 work("a", AT_1_HZ, load.work_s),
-                work("d", SPREAD, load.work_s),
-                work("c", SPARSE, load.sparse_s, beat_s=10.0),
-                work("e", POINTS_PER_S, load.work_s),
+                work("d", SPREAD, load.work_s, warm_s=load.warm_s),
+                work("c", SPARSE, load.sparse_s, beat_s=10.0, warm_s=load.warm_s),
+                work("e", POINTS_PER_S, load.work_s, warm_s=load.warm_s),
             ],
         ),
         Plan("100 ms", sites["100 ms"], [first_work(load.work_s, 5), alone(load.readings)]),

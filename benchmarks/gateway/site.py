@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from random import Random
@@ -15,10 +16,11 @@ from benchmarks.load import drive, working
 from tests.support.readings_account import Account
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Iterable, Mapping
 
     from backhaul_runtime.clock import Clock
     from tests.support.gateway_work import Work
+    from tests.support.link_kinds import LinkKinds
     from tests.support.rig.shaped_relay import ShapedRelay
 
 DEVICE = "VID-001"
@@ -84,6 +86,8 @@ class Site:
     command: Callable[[], Awaitable[float]] | None = None
     reading: Callable[[Point], Awaitable[float]] | None = None
     stored: Callable[[], Awaitable[tuple[int, int]]] | None = None
+    kinds: LinkKinds | None = None
+    """Counts the link's bytes by kind, where it is known how to read them."""
 
     @property
     def link_bytes(self) -> int:
@@ -124,6 +128,10 @@ class Cost(NamedTuple):
     stored_bytes: int
     stored_messages: int
     commands_s: list[float]
+    first_per_point: float | None = None
+    """Bytes for each point while it warmed up, from the first readings on; None where it did not."""
+    by_kind: Mapping[str, int] = {}
+    """Of the bytes of both directions; empty where nobody knows."""
 
     @property
     def per_point(self) -> float:
@@ -153,18 +161,27 @@ async def cost(
         seconds: how long to count; from the end of one burst at the hub to the end of another.
         beat_s: how often the hub hears something, in seconds.
         commands: how many to send while the work goes on, after the count.
-        warm_s: for so long the work goes on before the count: what a system learns of it once is not in it.
+        warm_s: for so long the work goes on before the count: what a system learns of it once is counted apart.
     """
     loop = asyncio.get_running_loop()
     account, relay = site.inbox.account, site.relay
     async with driving(site, work):
+        first_bytes, first_points = site.link_bytes, account.arrived
         await asyncio.sleep(2.0 + warm_s)
         await site.inbox.boundary()
-        began_s, stored = loop.time(), await _stored(site)
+        first_bytes, first_points = (
+            site.link_bytes - first_bytes,
+            account.arrived - first_points,
+        )
+        began_s, stored, kinds = loop.time(), await _stored(site), kinds_of(site)
         points, up, down = account.arrived, relay.up_bytes, relay.down_bytes
         await asyncio.sleep(seconds - 0.3 * beat_s)
         await site.inbox.boundary()
-        took_s, stored_end = loop.time() - began_s, await _stored(site)
+        took_s, stored_end, kinds = (
+            loop.time() - began_s,
+            await _stored(site),
+            kinds_of(site) - kinds,
+        )
         points, up, down = account.arrived - points, relay.up_bytes - up, relay.down_bytes - down
         commands_s = [await _command(site, 1.3) for _ in range(commands)]
     await site.all_arrived()
@@ -176,15 +193,22 @@ async def cost(
         stored_end[0] - stored[0],
         stored_end[1] - stored[1],
         commands_s,
+        first_bytes / first_points if warm_s and first_points else None,
+        kinds,
     )
 
 
-async def idle(site: Site, seconds: float) -> float:
-    """Return the bytes of a second in which nothing is said."""
+def kinds_of(site: Site) -> Counter[str]:
+    """Return the bytes of the link so far, by kind; empty where nobody knows."""
+    return Counter(site.kinds.bytes) if site.kinds else Counter()
+
+
+async def idle(site: Site, seconds: float) -> tuple[float, Mapping[str, int]]:
+    """Return the bytes of a second in which nothing is said, and those of all seconds by kind."""
     await asyncio.sleep(SETTLE_S)
-    before = site.link_bytes
+    before, kinds = site.link_bytes, kinds_of(site)
     await asyncio.sleep(seconds)
-    return (site.link_bytes - before) / seconds
+    return (site.link_bytes - before) / seconds, kinds_of(site) - kinds
 
 
 async def idle_commands(site: Site, times: int) -> list[float]:

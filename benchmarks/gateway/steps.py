@@ -17,6 +17,7 @@ from benchmarks.gateway.storage import written
 from tests.support.gateway_work import Work
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from benchmarks.gateway.site import Cost
@@ -76,7 +77,12 @@ def work(
 
     async def run(site: Site, link: str) -> list[Row]:
         found = await cost(site, work, seconds, beat_s=beat_s, warm_s=warm_s)
-        return [_per_point(row, site, link, found, part)]
+        rows = [_per_point(row, site, link, found, part)]
+        if found.first_per_point is not None:
+            name = ", ".join(filter(None, (part, f"its first {warm_s + 2:.0f} s")))
+            value, unit = found.first_per_point, "B/point"
+            rows.append(row_of(row, site.name, value, unit, link=link, part=name))
+        return rows
 
     return Step(row, run)
 
@@ -89,6 +95,7 @@ def first_work(seconds: float, commands: int, storage: Path | None = None) -> St
         first = len(site.inbox.messages) if isinstance(site.inbox, OurInbox) else 0
         found = await cost(site, AT_1_HZ, seconds, commands=commands)
         rows = [_per_point("a", site, link, found)]
+        rows += _kinds("a", site, link, found.by_kind, found.points, "B/point")
         if found.commands_s:
             rows.append(_times("f", site, link, "command, link busy", found.commands_s))
         if storage and isinstance(site.inbox, OurInbox):
@@ -105,7 +112,7 @@ def at_rest(seconds: float, commands: int) -> Step:
     """Return the step of row f."""
 
     async def run(site: Site, link: str) -> list[Row]:
-        bytes_s = await idle(site, seconds)
+        bytes_s, by_kind = await idle(site, seconds)
         rows = [
             row_of(
                 "f",
@@ -116,6 +123,7 @@ def at_rest(seconds: float, commands: int) -> Step:
                 note=f"{bytes_s * seconds:,.0f} B in {seconds:.0f} s",
             )
         ]
+        rows += _kinds("f", site, link, by_kind, seconds / DAY_S * 1e6, "MB/day")
         if site.command is not None and commands:
             times_s = await idle_commands(site, commands)
             rows.append(_times("f", site, link, "command, link idle", times_s))
@@ -157,6 +165,17 @@ def _per_point(row: str, site: Site, link: str, found: Cost, part: str = "") -> 
     up, down = (each / found.points for each in (found.up_bytes, found.down_bytes))
     note = f"{up:.3g} up, {down:.3g} down; {found.points:,} points; {found.mb_day:,.0f} MB/day"
     return row_of(row, site.name, found.per_point, "B/point", link=link, part=part, note=note)
+
+
+def _kinds(
+    row: str, site: Site, link: str, by_kind: Mapping[str, int], by: float, unit: str
+) -> list[Row]:
+    """Return the bytes of each kind, the most first, divided by something."""
+    most = sorted(by_kind.items(), key=lambda each: -each[1])
+    return [
+        row_of(row, site.name, size / by, unit, link=link, part=f"of it {kind}", note=f"{size:,} B")
+        for kind, size in most
+    ]
 
 
 def _times(row: str, site: Site, link: str, part: str, times_s: list[float]) -> Row:

@@ -71,7 +71,8 @@ class Outcome:
         begin = []
         if self.heads_s is not None:
             note = "seconds after the network is whole"
-            begin.append(Figure(f"{name}: newest values there", self.heads_s, "s", note=note))
+            aim = at_most(4) if aims else None
+            begin.append(Figure(f"{name}: newest values there", self.heads_s, "s", aim, note))
         return [
             *begin,
             Figure(f"{name}: backlog begins", self.first_s, "s"),

@@ -8,6 +8,8 @@ from backhaul_agent.push.policy import (
     AWAKE_S_MIN,
     BEHIND_LOOKS_MAX,
     BURST_BYTES_MAX,
+    FIRST_BYTES_MAX,
+    FIRST_LOOKS,
     OWED_MAX,
     PATIENCE_S,
     SETTLED_S,
@@ -259,3 +261,19 @@ def test_with_the_link_and_with_a_new_epoch_all_begins_anew() -> None:
     for it in (linked, epoch):
         assert it.policy.word == {}
         assert not it.policy.asleep("bulk")
+
+
+def test_the_first_words_after_the_link_came_up_go_beside_though_live_is_sourced() -> None:
+    policy = PushPolicy(10_000)
+    assert not policy.pushes("live", 4, 300, 0), "the link was not seen to come up"
+    policy.link()
+    assert not policy.pushes("bulk", 4, 300, 0)
+    assert policy.pushes("live", 4, 300, 0)
+    assert policy.pushes("live", 5, FIRST_BYTES_MAX - 300, 0)
+    assert not policy.pushes("live", 6, 1, 0)
+    policy.link()
+    for now_s in range(FIRST_LOOKS):
+        assert policy.pushes("live", 7 + now_s, 10, 0)
+        policy.look(1, {}, float(now_s))
+    assert not policy.pushes("live", 20, 10, 0)
+    assert policy.word == {}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -27,7 +28,11 @@ from backhaul_codec import (
     restamp,
 )
 from backhaul_codec.points import JSON
-from backhaul_codec.wire.envelope import NO_LINK
+from backhaul_codec.protocol.push import beside_subject, push_subject, terse
+from backhaul_codec.subjects import dictionary_subject
+from backhaul_codec.wire.dictionaries import digest_of, encode_dictionary, pack_with
+from backhaul_codec.wire.envelope import NO_LINK, unseal
+from backhaul_codec.wire.messages import encode_bundle
 
 HERE = Path(__file__).parent
 NOON = 1_700_000_000_000_000_000
@@ -40,6 +45,11 @@ FRAME = [
 ]
 STATE = Point("battery", "limit", NOON, 80.5, key="upper", tombstone=1, origin="hub")
 EVENT = Point("", "quarantined", NOON, Opaque(JSON, b'{"points":3}'))
+BUNDLE = [*FRAME, Point("gps", "lat", NOON, 47.5), Point("gps", "fix", NOON + 10**9, 1)]
+WATERMARKS = (
+    b'{"epoch":1,"seq":0,"hash":""}',
+    b'{"epoch":4294967295,"seq":1099511627775,"hash":"00ff10203040"}',
+)
 # By name: its subject and the message of version 1.
 MESSAGES = {
     "frame": ("f.battery", encode_frame(FRAME, epoch=0, seq=0)),
@@ -55,6 +65,8 @@ def main() -> None:
     for name, content in {
         "messages-1.json": _messages(1),
         "messages-2.json": _messages(2),
+        "packed-2.json": _packed(),
+        "beside-1.json": _beside(),
         "ledger-3.sql": _ledger(),
         "hub-9.sql": _hub(),
     }.items():
@@ -94,6 +106,52 @@ def _messages(version: int) -> str:
             }
         )
     return json.dumps(found, indent=1, ensure_ascii=False) + "\n"
+
+
+def _packed() -> str:
+    """Return a bundle, a dictionary of its body, and a later bundle packed against that: one lane, version 2."""
+    first = encode_bundle(BUNDLE, epoch=0, seq=0)
+    later = [replace(point, time=point.time + 10**9) for point in BUNDLE]
+    dictionary = unseal(first)[1]
+    link, found = NO_LINK, []
+    for seq, (subject, message, points) in enumerate(
+        [
+            ("b", first, BUNDLE),
+            (dictionary_subject(digest_of(dictionary)), encode_dictionary(dictionary), []),
+            ("b", pack_with(encode_bundle(later, epoch=0, seq=0), dictionary), later),
+        ],
+        1,
+    ):
+        stamped = chain(message, epoch=42, seq=seq, link=link)
+        link = hash_of(subject, stamped)
+        found.append(
+            {
+                "subject": subject,
+                "message": stamped.hex(),
+                "kind": peek(stamped).kind.name,
+                "hash": link.hex(),
+                "points": [plain(point) for point in points],
+            }
+        )
+    return json.dumps(found, indent=1, ensure_ascii=False) + "\n"
+
+
+def _beside() -> str:
+    """Return the subjects on which words pass beside the streams, and watermarks in full and as they are said terse."""
+    watermarks = []
+    for body in WATERMARKS:
+        leaf_subject = "s.watermark.n_front%20axle"
+        said = terse(leaf_subject, body)
+        assert said is not None
+        short = said[0], said[1].hex()
+        watermarks.append({"full": [leaf_subject, body.decode()], "terse": short})
+    token = "sxYxAB3Ixxx7Wd1Mo"
+    found = {
+        "pushed": push_subject("VID-001", token, "f.battery"),
+        "said": beside_subject("VID-001", token, "k.bulk"),
+        "watermarks": watermarks,
+    }
+    return json.dumps(found, indent=1) + "\n"
 
 
 def _ledger() -> str:

@@ -14,8 +14,11 @@ from backhaul_agent.ledger.rows import CorrectedMessage, LedgerChanges
 from backhaul_agent.ledger.schema import SCHEMA_VERSION
 from backhaul_codec import chain, check, decode, hash_of, peek, restamp
 from backhaul_codec.bulk.columns import decode_columns
+from backhaul_codec.protocol.push import beside_subject, push_subject, terse, told
 from backhaul_codec.ranges import RangeSet
+from backhaul_codec.subjects import parse_uplink
 from backhaul_codec.wire.envelope import NO_LINK
+from backhaul_codec.wire.plain_reader import PlainReader
 from backhaul_hub.continuity.chain import Fork, Watermark
 from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.continuity.lane_key import LaneKey
@@ -87,6 +90,33 @@ def test_messages_of_version_2_are_a_chain() -> None:
     for each in messages(2):
         assert each["link"] == link
         link = each["hash"]
+
+
+def test_a_bundle_a_dictionary_and_what_is_packed_against_it_are_read() -> None:
+    reader, link = PlainReader(), NO_LINK.hex()
+    golden = json.loads((HERE / "packed-2.json").read_text())
+    assert [each["kind"] for each in golden] == ["BUNDLE", "DICTIONARY", "BUNDLE"]
+    assert [bytes.fromhex(each["message"])[1] for each in golden] == [1, 1, 3]
+    for each in golden:
+        message = bytes.fromhex(each["message"])
+        assert peek(message).link.hex() == link
+        link = hash_of(each["subject"], message).hex()
+        assert link == each["hash"]
+        told = reader.take(parse_uplink(f"up.VID-001.{each['subject']}"), message)
+        check(told)
+        if each["points"]:
+            assert [plain(point) for point in decode(told).points] == each["points"]
+
+
+def test_words_beside_the_streams_are_said_and_read_as_ever() -> None:
+    golden = json.loads((HERE / "beside-1.json").read_text())
+    token = "sxYxAB3Ixxx7Wd1Mo"
+    assert push_subject("VID-001", token, "f.battery") == golden["pushed"]
+    assert beside_subject("VID-001", token, "k.bulk") == golden["said"]
+    for each in golden["watermarks"]:
+        (subject, body), (short, said) = each["full"], each["terse"]
+        assert terse(subject, body.encode()) == (short, bytes.fromhex(said))
+        assert told(short, bytes.fromhex(said)) == (subject, body.encode())
 
 
 async def test_a_ledger_of_schema_3_goes_on_and_its_chains_begin_at_its_last_messages(

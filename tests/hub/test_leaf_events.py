@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from backhaul_hub.errors import HubError
 from backhaul_hub.links import leaf_connections as leafs
 from backhaul_hub.links.leaf_connections import Leafs
 from backhaul_runtime.clock import SystemClock
@@ -30,6 +31,7 @@ class Scene:
         self.told: list[str] = []
         self.listens: list[str] = []
         self.listing: list[bool] = []
+        self.silent = False
         client: Any = None
         self.leafs = Leafs(
             client,
@@ -38,6 +40,7 @@ class Scene:
             lambda name: name,
             lambda device: self.told.append("up"),
             lambda device: self.told.append("down"),
+            on_listening=lambda device: self.told.append("listens"),
         )
 
     async def ask_all(
@@ -52,9 +55,17 @@ class Scene:
             await self.hear(kind, number)
         return [{"server": {"id": "S1"}, "data": {"leafs": [each | counts for each in known]}}]
 
-    async def ask_server(self, client: object, server: str, verb: str, body: Any) -> None:
-        assert (server, verb) == ("S1", "KICK")
-        self.kicked.append(body["cid"])
+    async def ask_server(self, client: object, server: str, verb: str, body: Any) -> dict[str, Any]:
+        assert server == "S1"
+        if verb == "KICK":
+            self.kicked.append(body["cid"])
+            return {}
+        assert (verb, body) == ("LEAFZ", {"account": "A"})
+        for kind, number in self.events:
+            await self.hear(kind, number)
+        if self.silent:
+            raise HubError("no answer")
+        return {"data": {"leafs": [{"id": each, "subscriptions": 3} for each in self.listed]}}
 
     async def hear(self, kind: str, number: int) -> None:
         login = urlsafe_b64encode(json.dumps({"name": VID, "sub": "U"}).encode()).decode()
@@ -159,3 +170,31 @@ async def test_another_devices_answers_are_none_of_an_agents(scene: Scene) -> No
     await scene.hear("CONNECT", 7)
     await scene.leafs.refresh()
     assert scene.leafs.links[VID].agent is False
+
+
+async def test_who_has_logged_in_can_be_asked_once_its_own_connection_listens(scene: Scene) -> None:
+    await scene.hear("CONNECT", 7)
+    await scene.leafs._look_at_new()
+    scene.listed = [6]  # that one is about to be found dead
+    await scene.leafs._look_at_new()
+    assert scene.told == ["up"]
+    scene.listed = [6, 7]
+    await scene.leafs._look_at_new()
+    await scene.leafs._look_at_new()
+    assert scene.told == ["up", "listens"]
+
+
+async def test_who_goes_while_it_is_asked_for_is_not_asked(scene: Scene) -> None:
+    await scene.hear("CONNECT", 7)
+    scene.listed, scene.events = [7], [("DISCONNECT", 7)]
+    await scene.leafs._look_at_new()
+    assert scene.told == ["up", "down"]
+
+
+async def test_whose_agent_asks_can_be_asked_whatever_the_server_answers(scene: Scene) -> None:
+    scene.silent = True
+    await scene.hear("CONNECT", 7)
+    await scene.leafs._look_at_new()
+    scene.leafs.heard(VID)
+    scene.leafs.heard(VID)
+    assert scene.told == ["up", "listens"]

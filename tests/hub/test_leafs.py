@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
 
+from backhaul_hub.access.rules import clock_answer_subject
 from backhaul_hub.links.leaf_connections import Leafs
 from backhaul_runtime.clock import SystemClock
 from tests.support.fleet_identities import Fleet
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,3 +52,32 @@ async def test_a_leaf_is_counted_by_its_login_and_cut_where_nobody_knows_it(
             await leafs.refresh()
             assert carried.keys() == {KNOWN, NAMELESS, LATER}
             assert await fleet.cut_off() == []
+
+
+async def test_a_leaf_can_be_asked_once_its_server_counts_what_it_listens_to(
+    tmp_path: Path,
+) -> None:
+    async with Fleet.running(tmp_path) as fleet:
+        await fleet.enrol(KNOWN)
+        told: list[str] = []
+        async with fleet.rig.connection("system") as system:
+            leafs = Leafs(
+                system,
+                fleet.keys.account("FLEET").public,
+                SystemClock(),
+                lambda _: KNOWN,
+                lambda device: told.append("up"),
+                lambda device: told.append("down"),
+                on_listening=lambda device: told.append("listens"),
+            )
+            await leafs.start()
+            assert await fleet.connect(KNOWN) == []
+            await until(lambda: told == ["up"], "its login is heard")
+            await leafs._look_at_new()
+            assert told == ["up"]
+            device = fleet.devices[KNOWN]
+            await fleet.links[KNOWN].listen(clock_answer_subject(KNOWN, device.token))
+            watch = asyncio.create_task(leafs.watch_new())
+            await until(lambda: told == ["up", "listens"], "what it listens to is counted")
+            watch.cancel()
+            await asyncio.wait([watch])

@@ -105,8 +105,19 @@ def test_a_lane_that_is_asked_for_anew_is_sourced_until_the_hub_has_what_was_not
 
 def test_who_never_pushed_leaves_no_record_by_saying_so() -> None:
     hub = Hub()
-    assert hub.ask({}) == []
+    assert hub.ask({}, epoch=0) == []
     assert hub.pushes._pushers == {}
+    assert hub.plan.wanted == {BULK, LIVE}
+
+
+def test_who_would_push_has_its_pushes_sourced_before_a_lane_is_calm() -> None:
+    """Its newest values go beside the stream as soon as the link is up."""
+    hub = Hub()
+    assert hub.ask({}) == []
+    assert hub.plan.wanted == {BULK, LIVE, PUSH}
+    hub.apply()
+    assert hub.ask({}) == []
+    assert hub.plan.wanted == {BULK, LIVE, PUSH}
 
 
 def test_a_lane_that_stands_still_is_sourced_again() -> None:

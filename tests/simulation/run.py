@@ -27,7 +27,8 @@ LATE_S = 3.0
 """From a message's publication until it is at the hub, at the latest; also while its lane is handed over."""
 LOST_S = 18.0
 """So much later comes one whose push was lost: the vehicle gives the hub 15 s to confirm it."""
-REPEATS_MAX = 14
+REPEATS_MAX = 20
+"""With a link that flaps: what was pushed since the last watermark, and the first words over each new link."""
 QUIET_STEPS = 1500
 MACHINES_MAX = 3
 ROUNDS_MAX = 8

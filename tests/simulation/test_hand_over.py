@@ -40,7 +40,7 @@ class Tardy(PushPolicy):
     """The messages between the word to the hub and its leave are not pushed."""
 
     def pushes(self, name: str, seq: int, size: int, owed_bytes: int) -> bool:
-        return super().pushes(name, seq, size, owed_bytes) and self._lanes[name].asleep
+        return super().pushes(name, seq, size, owed_bytes) and self.asleep(name)
 
 
 class Unsettled(PushPolicy):
@@ -137,6 +137,8 @@ def _keeper(pushes: type[Pushes]) -> type[SourceKeeper]:
 
 UNPUSHED, REST, LATE, TWICE = "was not pushed", "came to rest", "is not at the hub", "came twice"
 UNHEARD, BOTH = "nobody takes its pushes", "and does"
+# Of two machines: one asks for what the hub lacks of the other, whose lane nobody sources.
+GIVEN_UP = "which another machine has"
 MUTATIONS: dict[str, tuple[type[Pusher], type[SourceKeeper], tuple[str, ...]]] = {
     "a lane sleeps on though nothing is confirmed": (_pusher(Patient), SourceKeeper, (REST, LATE)),
     "pushed by leave of the hub only": (_pusher(Tardy), SourceKeeper, (UNPUSHED, LATE)),
@@ -147,7 +149,7 @@ MUTATIONS: dict[str, tuple[type[Pusher], type[SourceKeeper], tuple[str, ...]]] =
     "not all before the pushes is there": (Pusher, Trustful, (UNPUSHED,)),
     "holes before the pushes do not count": (Pusher, HalfWhole, (UNPUSHED,)),
     "nobody takes the pushes in": (Pusher, _keeper(Unheard), (UNHEARD,)),
-    "a leave outlives the link": (Pusher, _keeper(Forgetless), (BOTH,)),
+    "a leave outlives the link": (Pusher, _keeper(Forgetless), (BOTH, GIVEN_UP)),
     "a lane that is named no more sleeps on": (Pusher, _keeper(Deaf), (REST, LATE)),
 }
 

@@ -17,7 +17,7 @@ from nats.errors import Error as NatsError
 
 STATISTICS = "$SYS.REQ.ACCOUNT.PING.STATZ"
 LOOK_S = 1.0  # a link that is back sooner than that was not away
-LOOK_DOWN_S = 0.2  # how late a link that came up is noticed: what goes first must be first
+LOOK_DOWN_S = 0.1  # how late a link that came up is noticed: what goes first must be first
 log = structlog.get_logger("uplink")
 
 

@@ -33,6 +33,11 @@ BURST_S = 2.0
 BURST_BYTES_MAX = 64 * 1024
 UNMEASURED_BYTES = 8 * 1024
 """Of a link that was not measured: as much as a source's first window, 3.3 s at 20 kbit/s."""
+FIRST_LOOKS = 5
+"""For so many looks after the link came up, new messages of `live` go beside as well: the newest values are at the hub a
+round trip and more before a source is set up, which brings them once more."""
+FIRST_BYTES_MAX = 4 * 1024
+"""And so many bytes at most."""
 AWAKE_S_MIN, AWAKE_S_MAX = 15.0, 900.0
 """A lane that was woken is not asked to sleep before; twice as long each time, until it has slept for as long."""
 
@@ -97,6 +102,7 @@ class PushPolicy(PushRule):
         self.wakes = 0
         """How often a lane was woken."""
         self._lanes: dict[Lane, _Lane] = {}
+        self._first_looks, self._first_bytes = 0, 0
 
     def carries(self, rate_bytes_s: float, *, measured: bool = True) -> None:
         """Take in how many bytes the link carries in a second."""
@@ -107,10 +113,12 @@ class PushPolicy(PushRule):
     def link(self) -> None:
         """Take in that the link is gone, or came up, or that nobody knows: all lanes are sourced."""
         self._lanes.clear()
+        self._first_looks, self._first_bytes = FIRST_LOOKS, FIRST_BYTES_MAX
 
     def look(self, epoch: int, lanes: Mapping[Lane, TrickleView], now_s: float) -> bool:
         """Take in the lanes while the link is up; return whether the hub is to be told something else than before."""
         before = self.word
+        self._first_looks = max(0, self._first_looks - 1)
         if epoch != self.epoch:
             self.epoch = epoch
             self._lanes.clear()
@@ -186,9 +194,15 @@ class PushPolicy(PushRule):
         """Tell whether a new message is pushed; with too much under way none is before the lane was woken."""
         lane = self._lanes.get(name)
         if lane is None or lane.after is None or seq <= lane.after:
-            return False
+            return name == LIVE and self._is_first(size)
         lane.flooded = lane.flooded or owed_bytes > self.owed_bytes_max
         return self._has_room(name, lane, size)
+
+    def _is_first(self, size: int) -> bool:
+        first = self._first_looks > 0 and size <= self._first_bytes
+        if first:
+            self._first_bytes -= size
+        return first
 
     def pushes_again(self, name: Lane, size: int) -> bool:
         """Tell whether a message is pushed that the hub has asked for again; where these are many, the lane is woken.

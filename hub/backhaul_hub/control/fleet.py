@@ -148,11 +148,14 @@ class Fleet(Subsystem):
 
     def link_up(self, device: str) -> None:
         """Take in that a device's leaf has connected."""
-        self.sources.connected(device)
         self._commands.link_up(device)
         self.speaker.linked(device)
         # A reset may have been the last that a control plane did before it died.
         self.set_ups.note(device)
+
+    def link_listens(self, device: str) -> None:
+        """Take in that a device whose leaf has connected can be asked for its lanes."""
+        self.sources.connected(device)
 
     def link_down(self, device: str) -> None:
         """Take in that a device's leaf is gone."""

@@ -64,6 +64,7 @@ class Gate(Subsystem):
             fleet.link_up,
             fleet.link_down,
             self.rotations.connected,
+            on_listening=fleet.link_listens,
             on_claims=self._adopter.heard,
             carried=self.guard.carried,
             servers=ground.servers,
@@ -74,11 +75,17 @@ class Gate(Subsystem):
             fleet.devices.token_of,
         )
 
+    def hear(self, device: str, said: bytes) -> float:
+        """Take in a question of a device's agent, and its words on itself; return for how many seconds it is to stay away."""
+        self.leafs.heard(device)
+        return self.vehicles.hear(device, said)
+
     def tasks(self) -> Tasks:
         """Return the watches on links, floods, keys and machines."""
         ground = self._ground
         account = ground.keys.account("FLEET").public
         yield self.leafs.watch(LEAFS_INTERVAL_S)
+        yield self.leafs.watch_new()
         yield self.guard.run(ground.system, account, self.leafs, ground.servers)
         yield self.rotations.run(ground.api, ground.registry, self.leafs.cut)
         yield self.vehicles.run()
@@ -107,7 +114,7 @@ class Hearing(Subsystem):
         known = Known(ground.api, fleet.continuity, ground.clock, self._reader_of)
         times = ClockService(
             *(ground.client, ground.clock, token_of, known, may_ask, fleet.stands_still),
-            on_heard=gate.vehicles.hear,
+            on_heard=gate.hear,
             on_push=fleet.sources.push,
             down_ends=fleet.down_ends,
             on_terse=fleet.speaker.beside.terse,

@@ -16,6 +16,7 @@ from nats.errors import Error as NatsError
 from backhaul_hub.access.rules import clock_answer_subject
 from backhaul_hub.device import DeviceLink
 from backhaul_hub.errors import HubError
+from backhaul_hub.links.first_interest import FirstInterest
 from backhaul_hub.nats.jwt import body_of
 from backhaul_hub.nats.system_requests import ask_all, ask_server
 from backhaul_runtime.clock import Clock
@@ -40,6 +41,7 @@ class Leafs:
         account: public key of the one that leafs are in.
         device_of: tells whose leaf has a name; the name itself is what a leaf says of itself.
         on_connect, on_disconnect: called with the device id.
+        on_listening: called with the device id once the hub knows what its leaf listens to, after on_connect.
         on_login: called with the device id and the public key that it has logged in with, where an
             event says so: some are missed.
         on_claims: called with what the login says that the hub has signed, as on_login.
@@ -57,6 +59,7 @@ class Leafs:
         on_disconnect: Callable[[str], None],
         on_login: Callable[[str, str], None] = lambda device, public_key: None,
         *,
+        on_listening: Callable[[str], None] = lambda device: None,
         on_claims: Callable[[dict[str, Any]], None] = lambda _: None,
         carried: Callable[[str, dict[object, Carried]], None] = lambda *_: None,
         servers: int = 1,
@@ -70,7 +73,10 @@ class Leafs:
         self._carried = carried
         self._on_login = on_login
         self._on_claims = on_claims
+        self._on_listening = on_listening
         self._servers = servers
+        self._first = FirstInterest()
+        self._came = asyncio.Event()
         self.links: dict[str, DeviceLink] = {}
         # Of each device that is connected: at which server, and the connection's number there.
         self._connections: dict[str, tuple[str, int]] = {}
@@ -97,6 +103,42 @@ class Leafs:
                 await self.refresh()
             except (HubError, NatsError, ValueError) as error:
                 log.warning("leafs_unknown", error=str(error))
+
+    async def watch_new(self) -> None:
+        """Ask the servers for the subscriptions of each leaf that has just connected, until it has some; for ever."""
+        took_s = 0.0
+        while True:
+            now_s = self._clock.monotonic_s()
+            if (wait_s := self._first.look_in_s(took_s, now_s)) is None:
+                self._came.clear()
+                await self._came.wait()
+                continue
+            await asyncio.sleep(wait_s)
+            began_s = self._clock.monotonic_s()
+            await self._look_at_new()
+            took_s = self._clock.monotonic_s() - began_s
+
+    async def _look_at_new(self) -> None:
+        at = {self._connections[each][0] for each in self._first.awaited}
+        listens: dict[tuple[str, int], int] = {}
+        for server in at:
+            try:
+                answer = await ask_server(self._client, server, "LEAFZ", {"account": self._account})
+            except HubError as error:
+                log.warning("new_leafs_unknown", server=server, error=str(error))
+                continue
+            for leaf in answer.get("data", {}).get("leafs") or []:
+                listens[server, leaf["id"]] = int(leaf.get("subscriptions", 0))
+        counts = {
+            device: listens.get(self._connections[device], 0) for device in self._first.awaited
+        }
+        for device in self._first.counted(counts, self._clock.monotonic_s()):
+            self._on_listening(device)
+
+    def heard(self, device: str) -> None:
+        """Take in a question of a device's agent: its leaf has told its subscriptions before."""
+        if self._first.heard(device):
+            self._on_listening(device)
 
     async def cut(self, device: str) -> None:
         """Cut a device's link, if it has one; its leaf dials again at once.
@@ -238,9 +280,12 @@ class Leafs:
         self._list_in = 0
         log.info("leaf_connected", device=device)
         self._on_connect(device)
+        self._first.connected(device, self._clock.monotonic_s())
+        self._came.set()
 
     def _disconnected(self, device: str, reason: str) -> None:
         self._connections.pop(device, None)
+        self._first.heard(device)
         link = self.links.setdefault(device, DeviceLink())
         link.up, link.since_ns, link.last_reason = False, self._clock.now_ns(), reason
         self._note_agent(link, there=None)

@@ -21,7 +21,7 @@ _SILENT_NS_MAX = 5_000_000_000
 
 
 class Pushing(NamedTuple):
-    """A vehicle's word: of its epoch, these lanes it pushes after these seqs, and no others."""
+    """A vehicle's word: of its epoch, these lanes it pushes after these seqs, and no others. Epoch 0: it never pushes."""
 
     device: str
     epoch: int
@@ -67,7 +67,7 @@ class Pushes:
             places: all lanes of the device.
             plan: of its shard. A device of which it sources nothing is not connected.
         """
-        if not word.lanes and word.device not in self._pushers:
+        if not word.epoch and word.device not in self._pushers:
             return Change()
         pusher = self._pushers.setdefault(word.device, _Pusher())
         pushed = Place(word.device, PUSHED)
@@ -80,7 +80,7 @@ class Pushes:
         awake = {place for place, leave in pusher.asleep.items() if asked.get(place) != leave}
         for place in awake:
             del pusher.asleep[place]
-        if not asked or not (pusher.asleep or awake or plan.wanted & set(places)):
+        if not word.epoch or not (pusher.asleep or awake or plan.wanted & set(places)):
             return Change(awake=awake)
         if pushed not in plan.wanted:
             return Change(awake={*awake, pushed})

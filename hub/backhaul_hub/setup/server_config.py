@@ -6,9 +6,15 @@ what goes between accounts is not here: the server takes that from JWTs (access/
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from backhaul_hub.nats_conf_text import quoted
+
+PING_S = 16
+"""A vehicle that works asks each 15 s: a server that hears it so often asks nothing itself."""
+_PINGS = re.compile(r'^\s*ping_interval\s*[:=]?\s*"?(\d+)s"?\s*$', re.MULTILINE)
+_LOG_FILE = re.compile(r"^\s*(log_file|logfile)\b", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +74,7 @@ jetstream {{
 
 # A link whose vehicle is gone without a word is noticed within 64 s; with the defaults in 336 s. Vehicles ask every
 # 15 s: a server that hears them so often asks nothing itself.
-ping_interval: "16s"
+ping_interval: "{PING_S}s"
 ping_max: 2
 {settings.cluster}
 leafnodes {{
@@ -94,3 +100,21 @@ resolver {{
 # Enough to be given the other accounts, should the directory be lost.
 resolver_preload: {{ {settings.system_account}: {settings.system_jwt} }}
 """
+
+
+def older_settings(text: str) -> list[str]:
+    """Return the settings that a hub.conf of an older hub lacks, a sentence each with its remedy."""
+    found = []
+    pings = _PINGS.search(text)
+    if pings is None or int(pings[1]) < PING_S:
+        now = f"is {pings[1]}s" if pings else "is not set in seconds"
+        found.append(
+            f'ping_interval {now}: this server asks idle vehicles itself. With ping_interval: "{PING_S}s" and'
+            " ping_max: 2 it asks none that works: vehicles ask each 15 s. `backhaul-hub reload` has it read again"
+        )
+    if _LOG_FILE.search(text) is None:
+        found.append(
+            "log_file is not set: add log_file, logfile_size_limit: 64MB and logfile_max_num: 4, and restart the"
+            " server; else vehicles that are refused fill its log"
+        )
+    return found

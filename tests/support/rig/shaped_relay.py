@@ -9,8 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from typing import TYPE_CHECKING
 
 from tests.support.rig.relay import Relay
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _CHUNK_BYTES = 512  # 0.2 s of a link of 20 kbit/s
 _CHUNK_S = 0.02  # of a faster one
@@ -30,6 +34,8 @@ class ShapedRelay(Relay):
         self.rate_bytes_s = rate_bytes_s
         self.round_trip_s = round_trip_s
         self.accepted = 0
+        self.watch: Callable[[], Callable[[bytes], None]] | None = None
+        """Called for each direction of each connection; what it returns is called with what the link has carried."""
         self._flowing = asyncio.Event()
         self._flowing.set()
         self._forgotten: list[asyncio.Event] = []
@@ -73,6 +79,7 @@ class ShapedRelay(Relay):
         flowing, hole = self._flowing, self._holes[up]
         under_way: deque[tuple[float, bytes]] = deque()
         changed = asyncio.Event()
+        seen = self.watch() if self.watch else None
 
         async def arrive() -> None:
             while True:
@@ -87,6 +94,8 @@ class ShapedRelay(Relay):
                 if hole.is_set():
                     continue
                 self._count(len(chunk), up=up)
+                if seen:
+                    seen(chunk)
                 writer.write(chunk)
                 await writer.drain()
 
