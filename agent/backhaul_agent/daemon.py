@@ -3,7 +3,7 @@
 Start: lock the ledger (`ledger/lock.py`), open it, take staged rows back, connect (for ever), tell
 systemd READY. The leaf server may come before or after the agent.
 
-Stop, on SIGTERM or SIGINT: the parts stop in order (`parts`), then the ledger closes.
+Stop, on SIGTERM or SIGINT: the parts stop in order (`parts.agent_parts`), then the ledger closes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from backhaul_agent.ledger.lane_routing import Lanes
 from backhaul_agent.ledger.ledger import Ledger
 from backhaul_agent.ledger.lock import LedgerLock
 from backhaul_agent.ledger.schema import Opener, open_file
-from backhaul_agent.parts import Parts
+from backhaul_agent.parts.agent_parts import Parts
 from backhaul_runtime.clock import SteadyClock
 
 if TYPE_CHECKING:

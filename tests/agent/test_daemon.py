@@ -6,7 +6,7 @@ import asyncio
 import json
 import random
 import sqlite3
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -180,7 +180,8 @@ async def test_a_corrupt_row_is_set_aside_and_the_hub_is_told(
 
 async def commit_directly(it: Bench, count: int) -> None:
     """Put frames into the ledger without a connection."""
-    writer = running_parts(it)._writer
+    assert it.daemon.parts is not None
+    writer = it.daemon.parts.core.writer
     from backhaul_agent.commit.contents import Frame
     from backhaul_agent.commit.queues import QueuedPublish
 
@@ -191,11 +192,6 @@ async def commit_directly(it: Bench, count: int) -> None:
         writer.submit(QueuedPublish(content, 10, True, lambda *_: done.release()))
     for _ in range(count):
         await done.acquire()
-
-
-def running_parts(it: Bench) -> Any:
-    assert it.daemon.parts is not None
-    return it.daemon.parts
 
 
 async def test_a_deleted_stream_is_made_again_and_filled(
