@@ -106,7 +106,7 @@ async def bench(
     directory: Path, reserve: Reserve, monkeypatch: pytest.MonkeyPatch, **options: Any
 ) -> AsyncIterator[Bench]:
     monkeypatch.setattr("backhaul_agent.commit.eviction.RETAKE_S", 0.02)
-    monkeypatch.setattr("backhaul_agent.commit.writer.RETRY_S", 0.02)
+    monkeypatch.setattr("backhaul_agent.commit.commit_loop.RETRY_S", 0.02)
     ledger = await Ledger.open(
         directory / "ledger.db", device="VID-001", bytes_max=256 * MIB, epoch=lambda: 42,
         reserve=reserve, **options,

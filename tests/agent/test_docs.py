@@ -34,7 +34,7 @@ def codes_raised_in(*modules: str) -> set[str]:
 
 
 def test_every_refusal_of_a_config_request_is_explained() -> None:
-    codes = codes_raised_in("sync/requests", "sync/writes", "sync/service", "commit/writer")
+    codes = codes_raised_in("sync/requests", "sync/writes", "sync/service", "commit/commit_loop")
     assert {"cycle", "no_such_node", "storage"} <= codes
     assert codes <= set(re.findall(r"`(\w+)`", SYNC.partition("### One frame")[0]))
 

@@ -169,7 +169,7 @@ async def test_what_came_beside_is_passed_over_once_it_comes_by_the_stream(
 async def test_what_came_beside_waits_for_the_disk_and_the_position_after_it(
     tmp_path: Path, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("backhaul_agent.commit.writer.RETRY_S", 0.0)
+    monkeypatch.setattr("backhaul_agent.commit.commit_loop.RETRY_S", 0.0)
     async with reader(tmp_path, nats_server) as it:
         await it.api("STREAM.CREATE.IN", STREAM)
         it.disk.error = sqlite3.OperationalError("database or disk is full")
@@ -256,7 +256,7 @@ async def test_a_full_disk_holds_the_position_back_and_passes(
     tmp_path: Path, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the messages changed and the position are one transaction: both or none."""
-    monkeypatch.setattr("backhaul_agent.commit.writer.RETRY_S", 0.0)
+    monkeypatch.setattr("backhaul_agent.commit.commit_loop.RETRY_S", 0.0)
     async with reader(tmp_path, nats_server) as it:
         await it.api("STREAM.CREATE.IN", STREAM)
         it.disk.error = OSError(28, "No space left on device")
@@ -285,7 +285,7 @@ class Flaky(JetStream):
 async def test_it_is_at_the_end_once_all_that_has_come_is_committed(
     tmp_path: Path, nats_server: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("backhaul_agent.commit.writer.RETRY_S", 0.0)
+    monkeypatch.setattr("backhaul_agent.commit.commit_loop.RETRY_S", 0.0)
     await make_stream(nats_server, "s.note.1")
     async with reader(tmp_path, nats_server) as it:
         jetstream = JetStream(requester(it.client))

@@ -164,7 +164,7 @@ async def test_a_damaged_staged_row_is_set_aside_and_told(tmp_path: Path) -> Non
 async def test_a_failing_disk_refuses_clearly_and_heals(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("backhaul_agent.commit.writer.RETRY_S", 0.01)
+    monkeypatch.setattr("backhaul_agent.commit.commit_loop.RETRY_S", 0.01)
     async with bench(tmp_path) as it:
         it.disk.error = sqlite3.OperationalError("database or disk is full")
         it.submit(1, waits=True)
@@ -184,7 +184,7 @@ async def test_a_failing_disk_refuses_clearly_and_heals(
 async def test_what_the_agent_owes_is_retried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("backhaul_agent.commit.writer.RETRY_S", 0.01)
+    monkeypatch.setattr("backhaul_agent.commit.commit_loop.RETRY_S", 0.01)
     async with bench(tmp_path) as it:
         for number in range(5):
             it.submit(number, waits=True)
@@ -203,7 +203,7 @@ async def test_what_the_agent_owes_is_retried(
 async def test_what_comes_to_be_owed_during_a_failing_commit_is_not_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("backhaul_agent.commit.writer.RETRY_S", 0.01)
+    monkeypatch.setattr("backhaul_agent.commit.commit_loop.RETRY_S", 0.01)
     async with bench(tmp_path) as it:
         for number in range(10):
             it.submit(number, waits=True)
@@ -329,7 +329,7 @@ async def test_state_becomes_a_head_and_survives_a_restart(tmp_path: Path) -> No
 async def test_what_the_hub_wrote_is_merged_with_its_position_or_not_at_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("backhaul_agent.commit.writer.RETRY_S", 0.01)
+    monkeypatch.setattr("backhaul_agent.commit.commit_loop.RETRY_S", 0.01)
     written = Point(node="n", type="t", time=7, value=7.0, origin="hub")
     async with bench(tmp_path) as it:
         it.disk.error = sqlite3.OperationalError("disk I/O error")
@@ -359,7 +359,7 @@ async def test_what_the_hub_wrote_is_merged_with_its_position_or_not_at_all(
 async def test_a_participant_is_told_of_its_commit_before_whoever_waits_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("backhaul_agent.commit.writer.RETRY_S", 0.01)
+    monkeypatch.setattr("backhaul_agent.commit.commit_loop.RETRY_S", 0.01)
     said: list[str] = []
 
     class Participant(CommitParticipant):

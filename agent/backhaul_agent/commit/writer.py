@@ -1,51 +1,35 @@
-"""The one task that writes the ledger: natural group commit.
-
-A publisher that waits for "kept" is committed at once; whatever arrives while that commit runs goes
-into the next one. So one client alone gets the latency of one fsync, and a thousand share it. Points
-nobody waits for are committed at the latest after `ingest.stage_s_max`.
-
-What is written is the business of the participants (`commit.participant`).
-"""
+"""What other parts of the agent hand their writes to: the commit loop, with all that takes part in it."""
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
-import structlog
-
 from backhaul_agent.commit.bundle_packer import BundlePacker
-from backhaul_agent.commit.contents import worth
+from backhaul_agent.commit.commit_loop import CommitLoop
 from backhaul_agent.commit.deferred_writes import DeferredWrites
 from backhaul_agent.commit.epoch_gate import EpochGate
 from backhaul_agent.commit.eviction import Eviction
 from backhaul_agent.commit.framer import Framer
 from backhaul_agent.commit.heads import HeadKeeper
-from backhaul_agent.commit.participant import Draft
 from backhaul_agent.commit.queues import Counters, PublishQueues
-from backhaul_agent.errors import Code, LedgerStorageError, RefusedError
 from backhaul_agent.hub_time.hub_clock import HubClock, Quality
 from backhaul_agent.ledger.age_index import Ages
 from backhaul_agent.ledger.disk_reserve import Reserve
 from backhaul_agent.ledger.lane_routing import Lanes
-from backhaul_agent.ledger.rows import LedgerChanges, Outgoing
 from backhaul_agent.ledger.system_events import marked, receipt
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
     from backhaul_agent.commit.marks import Marks
-    from backhaul_agent.commit.participant import CommitParticipant
     from backhaul_agent.config import Config
     from backhaul_agent.ledger.ledger import Ledger
+    from backhaul_agent.ledger.rows import Outgoing
     from backhaul_runtime.clock import SteadyClock
 
-RETRY_S = 1.0  # between attempts to write what nobody can be refused: watermarks, receipts, frames
-log = structlog.get_logger("writer")
 
-
-class Writer:
-    """Commits what its participants have, in groups, and tells the lanes.
+class Writer(CommitLoop):
+    """The loop with the participants that every agent has.
 
     Other parts hand in points with `submit`, and what the agent itself wants written with the methods
     of `DeferredWrites`.
@@ -63,20 +47,12 @@ class Writer:
         lanes: Lanes | None = None,
         gate: EpochGate | None = None,
     ) -> None:
-        self.counters = Counters()
-        self._clock = clock = HubClock.of(clock)
-        self._ledger = ledger
-        self._on_commit = on_commit
-        self._wake = asyncio.Event()
-        self._stopping = False
-        self._retry_at_s = 0.0
-        reserve = reserve or Reserve(ledger.path, 0)
-        ages = Ages(config.ledger.age_s_max)
-        self.eviction = Eviction(ledger, clock, ages, reserve, self._receipt, self._commit_own)
-        self.gate = gate or EpochGate(ledger, clock)
+        clock = HubClock.of(clock)
         lanes = lanes or Lanes()
+        gate = gate or EpochGate(ledger, clock)
+        counters = Counters()
         framer = Framer(config.frame, lanes.has_own)
-        self._queues = PublishQueues(config.ingest, framer, ledger, clock, self.counters, self.wake)
+        queues = PublishQueues(config.ingest, framer, ledger, clock, counters, self.wake)
         on_fall = marks.watermark_fell if marks is not None else lambda: None
         self._deferred = deferred = DeferredWrites(ledger, clock, self.wake, on_fall)
         self.packer = BundlePacker(ledger, clock.now_ns)
@@ -84,22 +60,28 @@ class Writer:
             *(config.device.id, clock.now_ns, clock.reach, lanes),
             synced=lambda: clock.quality is Quality.SYNCED,
         )
-        # In the order of their messages. A mark has everything framed; heads follow from the others.
-        self._participants: list[CommitParticipant] = [
-            *([marks] if marks is not None else []),
-            *(self.gate, self._queues, deferred, self.packer, self.keeper),
-        ]
-        self.submit = self._queues.submit
-        self.take_newest_frames = self._queues.take_newest_frames
+        reserve = reserve or Reserve(ledger.path, 0)
+        ages = Ages(config.ledger.age_s_max)
+        super().__init__(
+            ledger,
+            clock,
+            # In the order of their messages. A mark has everything framed; heads follow from the others.
+            [
+                *([marks] if marks is not None else []),
+                *(gate, queues, deferred, self.packer, self.keeper),
+            ],
+            gate=gate,
+            queues=queues,
+            eviction=Eviction(ledger, clock, ages, reserve, self._receipt, self._commit_own),
+            counters=counters,
+            on_commit=on_commit,
+        )
+        self.submit, self.take_newest_frames = queues.submit, queues.take_newest_frames
         self.set_watermark = deferred.set_watermark
         self.note_step, self.set_step = deferred.note_step, deferred.set_step
         self.note_used, self.set_used = deferred.note_used, deferred.set_used
         self.set_aside, self.apply = deferred.set_aside, deferred.apply
         self.tell, self.all_written = deferred.tell, deferred.all_written
-
-    def join(self, participant: CommitParticipant) -> None:
-        """Have one more part take part in commits, after all others; before `run`."""
-        self._participants.append(participant)
 
     def set_flush_s(self, age_s_max: float) -> None:
         """Frame points at this age from now on, in seconds."""
@@ -132,139 +114,8 @@ class Writer:
         for row in await self.gate.restore():
             self._deferred.lose(row)
 
-    def wake(self) -> None:
-        """Look again at what is to be done."""
-        self._wake.set()
-
-    def stop(self) -> None:
-        """Refuse what comes from now on; `run` commits what is there, framed, and returns."""
-        self._stopping = True
-        self._queues.close()
-        self._wake.set()
-
-    async def run(self) -> None:
-        """Commit until `stop`. Cancelling loses what was not acknowledged, and nothing else."""
-        while True:
-            await self._wait()
-            stopping = self._stopping
-            if stopping and self.gate.waiting and not self._queues:
-                return  # nothing that a new epoch would be worth
-            await self._commit(flush=stopping or self._ledger.budget.full)
-            if self._clock.monotonic_s() >= self.eviction.upkeep_due_s():
-                await self._give_up(self.eviction.upkeep())
-            if stopping and not self._queues:
-                return
-
-    async def _wait(self) -> None:
-        """Sleep until there is something to commit."""
-        while not self._due():
-            self._wake.clear()
-            times = [self._queues.stage_by_s, self.gate.epochs.due_s()]
-            if not self.gate.waiting:
-                times += [self.eviction.upkeep_due_s(), self._due_s()]
-            next_s = min((time for time in times if time is not None), default=None)
-            wait_s = None
-            if next_s is not None:
-                wait_s = max(next_s, self._retry_at_s) - self._clock.monotonic_s()
-            try:
-                async with asyncio.timeout(wait_s):
-                    await self._wake.wait()
-            except TimeoutError:
-                continue
-
-    def _due_s(self) -> float | None:
-        times = (each.due_s() for each in self._participants)
-        return min((time for time in times if time is not None), default=None)
-
-    def _due(self) -> bool:
-        now_s = self._clock.monotonic_s()
-        urgent = self._queues.urgent(now_s)
-        if not self.gate.epochs.may_commit(now_s, urgent=urgent):
-            return self._stopping and not self._queues
-        if urgent or self._stopping or now_s >= self.eviction.upkeep_due_s():
-            return True
-        due_s = self._due_s()
-        return due_s is not None and max(due_s, self._retry_at_s) <= now_s
-
-    async def _commit(self, *, flush: bool) -> None:
-        clock = self._clock
-        changes = LedgerChanges(time_ns=clock.now_ns())
-        draft = Draft(changes, clock.monotonic_s(), clock.mark, self._stopping, flush)
-        for each in self._participants:
-            each.contribute(draft)
-        if changes:
-            try:
-                draft.staged_ids = await self._keep(changes)
-            except LedgerStorageError as error:
-                self._failed(error)
-                return
-            self._succeeded(draft)
-        for tell in draft.on_durable:
-            tell()
-        if changes:
-            self._on_commit()
-            await self._give_up(self.eviction.make(worth(changes.messages)))
-
-    async def _commit_own(self, changes: LedgerChanges) -> None:
-        """Commit what making room wants, by the same rule as everything else."""
-        self.gate.open(changes)
-        await self._ledger.commit(changes)
-        if self.gate.opened(changes):
-            self._on_commit()
-
-    def _succeeded(self, draft: Draft) -> None:
-        for each in self._participants:
-            each.committed(draft)
-        self.counters.commits += 1
-        if self.counters.last_error:
-            log.info("ledger_writes_again", after=self.counters.last_error)
-            self.counters.last_error = ""
-
-    def _failed(self, error: LedgerStorageError) -> None:
-        """Refuse what came from outside; keep what the agent owes for another attempt."""
-        self.counters.commits_failed += 1
-        self._trouble(error)
-        self._retry_at_s = self._clock.monotonic_s() + RETRY_S
-        reason = f"{error.operation} failed: {error.cause}"
-        if error.disk_full:
-            reason = f"{self.eviction.reserve.place} is full ({reason})"
-        refusal = RefusedError(Code.STORAGE, f"nothing was kept: {reason}")
-        for each in self._participants:
-            each.put_back(refusal)
-
-    async def _keep(self, changes: LedgerChanges) -> list[int]:
-        """Commit; where the disk is full, make room by the rule and try once more."""
-        try:
-            return await self._ledger.commit(changes)
-        except LedgerStorageError as error:
-            if not error.disk_full:
-                raise
-            before = self.eviction.evicted
-            again = await self.eviction.relieve(worth(changes.messages), changes.weight)
-            if self.eviction.evicted > before:
-                self._on_commit()
-            if not again:
-                raise
-        return await self._ledger.commit(changes)
-
-    async def _give_up(self, work: Awaitable[bool]) -> None:
-        """Let the room be looked after; receipts that come of it are for the lanes to send."""
-        try:
-            evicted = await work
-        except LedgerStorageError as error:
-            self._trouble(error)
-            return
-        if evicted:
-            self._on_commit()
-
     def _receipt(
         self, lane: str, epoch: int, lo: int, hi: int, reason: str, chain: bytes | None
     ) -> Outgoing:
         note = receipt(lane, epoch, lo, hi, reason, self._clock.now_ns(), chain)
         return marked([note], self._clock.mark)[0]
-
-    def _trouble(self, error: LedgerStorageError) -> None:
-        """Log a failing disk once, until it heals."""
-        if not self.counters.last_error:
-            log.error("ledger_write_failed", error=str(error))
-        self.counters.last_error = str(error)
