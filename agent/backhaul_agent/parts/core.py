@@ -1,4 +1,4 @@
-"""What nearly all other parts are made of: the writer with its lanes, the downlink, the link's state."""
+"""The parts that nearly all others need: the writer, its lanes, the downlink, the link's state."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Core(Part):
         self.uplink.on_look.append(self._on_link)
 
     def session(self, client: Client, jetstream: JetStream) -> Tasks:
-        """Return what looks after the link, and moves messages both ways."""
+        """Return the tasks that watch the link and move messages both ways."""
         return (
             self.uplink.run(requester(client)),
             *(lane.run(client, jetstream) for lane in self.lanes),
@@ -83,7 +83,7 @@ class Core(Part):
         )
 
     def reports(self) -> Iterable[Report]:
-        """Return how far the lanes are, and what the ledger holds."""
+        """Return the progress of lanes, ledger, heads and downlink."""
         return (
             ("lanes", lambda: {lane.name: lane.status() for lane in self.lanes}),
             ("ledger", self.ledger.status),

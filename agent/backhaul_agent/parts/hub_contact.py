@@ -1,4 +1,4 @@
-"""What the agent tells the hub of itself and asks it, beside the lanes: time, health, pushes, keys."""
+"""The agent's questions to the hub and its reports, beside the lanes: time, health, pushes, keys."""
 
 from __future__ import annotations
 
@@ -73,11 +73,11 @@ class HubContact(Part):
         delivery.flow.unread = sync.link_news.pushed = pusher.policy.asleep
 
     def tasks(self) -> Tasks:
-        """Return what keeps time, and looks for conditions."""
+        """Return the tasks that keep time and look for conditions."""
         return (self.timekeeper.run(), self.health.run())
 
     def session(self, client: Client, jetstream: JetStream) -> Tasks:
-        """Return what asks the hub for the time, and pushes."""
+        """Return the tasks that ask the hub for the time, and push."""
         return (
             self.timekeeper.serve(client),
             self._pusher.run(jetstream),
@@ -85,7 +85,7 @@ class HubContact(Part):
         )
 
     def reports(self) -> Iterable[Report]:
-        """Return how good the time is, and what is pushed."""
+        """Return the quality of the time, and the state of pushes."""
         return (
             ("clock", self.timekeeper.status),
             ("link", self._pusher.status),

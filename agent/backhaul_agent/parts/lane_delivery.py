@@ -1,4 +1,4 @@
-"""What proves with the hub that the lanes arrive, and keeps their streams at the speed of the link."""
+"""Proof with the hub that the lanes arrive, and the flow of their streams."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class LaneDelivery(Part):
         self.flow.on_ahead |= {lane.name: lane.on_passed for lane in lanes}
 
     def session(self, client: Client, jetstream: JetStream) -> Tasks:
-        """Return what asks the leaf server, and the hub."""
+        """Return the tasks that ask the leaf server and the hub."""
         return (
             self.leaf_store.run(jetstream),
             self.epoch_words.run(jetstream),
@@ -51,7 +51,7 @@ class LaneDelivery(Part):
         )
 
     def reports(self) -> Iterable[Report]:
-        """Return the link's capacity, the leaf's health, and where the hub's word was not believed."""
+        """Return the link's capacity, the leaf's health, and the hub's words in doubt."""
         return (
             ("link", self.flow.status),
             ("leaf", self.leaf_store.status),

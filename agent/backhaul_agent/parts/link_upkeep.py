@@ -1,4 +1,4 @@
-"""What decides when the link is up, counts its bytes, and has the leaf dial again."""
+"""The link's plan, the count of its bytes, and the redials of the leaf."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ class LinkUpkeep(Part):
         core.on_commit.append(self.visits.on_commit)
 
     def tasks(self) -> Tasks:
-        """Return what counts the link's bytes."""
+        """Return the task that counts the link's bytes."""
         return (self.account.run(),)
 
     def session(self, client: Client, jetstream: JetStream) -> Tasks:
-        """Return what keeps the link as planned, and answers who asks for a redial."""
+        """Return the tasks that keep the link as planned, and answer requests for a redial."""
         return (
             self.visits.run(jetstream),
             redial_service.serve(client, self._redial, self._clock.monotonic_s),
         )
 
     def reports(self) -> Iterable[Report]:
-        """Return the plan of the link, its bytes, and when the leaf was to dial again."""
+        """Return the plan of the link, its bytes, and the leaf's redials."""
         return (
             ("link", self.visits.status),
             ("link", self.account.status),

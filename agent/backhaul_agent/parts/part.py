@@ -1,4 +1,4 @@
-"""What the agent does with each of its parts."""
+"""The protocol by which the agent runs each of its parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What programs on the vehicle, and the technician, reach of the agent."""
+"""The services of the agent for programs on the vehicle, and for the technician."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Programs(Part):
-    """The listener and the services beside it, over one connection. ``status``: what the page shows."""
+    """The listener and the services beside it, over one connection. ``status``: the source of the page."""
 
     def __init__(self, core: Core, link: LinkUpkeep, status: Callable[[], dict[str, Any]]) -> None:
         config, clock, ledger = core.config, core.clock, core.ledger
@@ -49,11 +49,11 @@ class Programs(Part):
         return (self._page.run(),) if self._page is not None else ()
 
     def session(self, client: Client, jetstream: JetStream) -> Tasks:
-        """Return what answers programs."""
+        """Return the tasks that answer programs."""
         return (self.listener.send_answers(client), self._history.run(client))
 
     async def listen(self, client: Client) -> None:
-        """Subscribe to what programs ask, and, unless `stop` was called, publish."""
+        """Subscribe to programs' questions, and, unless `stop` was called, to their publishes."""
         await self._recent.run(client)
         if self._listening:
             await self.listener.listen(client)
@@ -65,7 +65,7 @@ class Programs(Part):
         await self.listener.stop()
 
     def reports(self) -> Iterable[Report]:
-        """Return what programs have sent, and which sent too much."""
+        """Return the counts of programs' messages, and the programs that sent too many."""
         return (
             ("programs", self.listener.floods.as_json),
             ("counters", self.listener.status),

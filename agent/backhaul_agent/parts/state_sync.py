@@ -1,4 +1,4 @@
-"""What the hub and the vehicle hold alike: configuration, state, artifacts; and commands."""
+"""The state that hub and vehicle hold alike: configuration, artifacts; and commands."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class StateSync(Part):
-    """Everything that follows from what the hub writes for this vehicle.
+    """Everything that follows from the hub's writes for this vehicle.
 
     ``client``: the connection to the leaf server, None while there is none.
     """
@@ -65,7 +65,7 @@ class StateSync(Part):
         downlink.register("s.digest", self.link_news.digests.on_message)
 
     def session(self, client: Client, jetstream: JetStream) -> Tasks:
-        """Return what answers programs, compares with the hub, and fetches artifacts."""
+        """Return the tasks that answer programs, compare with the hub, and fetch artifacts."""
         return (
             self.commands.tidy(jetstream),
             self._config_service.run(client),
@@ -75,7 +75,7 @@ class StateSync(Part):
         )
 
     def reports(self) -> Iterable[Report]:
-        """Return what was compared, run and fetched."""
+        """Return the state of comparisons, commands and artifacts."""
         return (
             ("heads", self.link_news.digests.status),
             ("commands", self.commands.status),
