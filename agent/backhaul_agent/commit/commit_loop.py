@@ -35,7 +35,7 @@ log = structlog.get_logger("writer")
 
 
 class CommitLoop:
-    """Commits what its participants have, in groups, and makes room. ``on_commit`` is told of each commit."""
+    """Commits the writes of its participants, in groups, and makes room. ``on_commit`` is told of each commit."""
 
     def __init__(
         self,
@@ -66,17 +66,17 @@ class CommitLoop:
         self._participants.append(participant)
 
     def wake(self) -> None:
-        """Look again at what is to be done."""
+        """Have the commit task look again."""
         self._wake.set()
 
     def stop(self) -> None:
-        """Refuse what comes from now on; `run` commits what is there, framed, and returns."""
+        """Refuse every publish from now on; `run` commits the rest, framed, and returns."""
         self._stopping = True
         self._queues.close()
         self._wake.set()
 
     async def run(self) -> None:
-        """Commit until `stop`. Cancelling loses what was not acknowledged, and nothing else."""
+        """Commit until `stop`. Cancelling loses unacknowledged writes, and nothing else."""
         while True:
             await self._wait()
             stopping = self._stopping
@@ -139,7 +139,7 @@ class CommitLoop:
             await self._give_up(self.eviction.make(worth(changes.messages)))
 
     async def _commit_own(self, changes: LedgerChanges) -> None:
-        """Commit what making room wants, by the same rule as everything else."""
+        """Commit the changes that make room, by the same rule as everything else."""
         self.gate.open(changes)
         await self._ledger.commit(changes)
         if self.gate.opened(changes):
@@ -154,7 +154,7 @@ class CommitLoop:
             self.counters.last_error = ""
 
     def _failed(self, error: LedgerStorageError) -> None:
-        """Refuse what came from outside; keep what the agent owes for another attempt."""
+        """Refuse programs' publishes; keep the agent's own writes for another attempt."""
         self.counters.commits_failed += 1
         self._trouble(error)
         self._retry_at_s = self._clock.monotonic_s() + RETRY_S

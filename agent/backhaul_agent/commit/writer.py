@@ -1,4 +1,4 @@
-"""What other parts of the agent hand their writes to: the commit loop, with all that takes part in it."""
+"""The writer, to which all other parts of the agent hand their writes: the commit loop and its participants."""
 
 from __future__ import annotations
 
