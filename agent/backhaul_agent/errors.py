@@ -32,6 +32,9 @@ import sqlite3
 from enum import StrEnum
 from pathlib import Path
 
+from backhaul_runtime.jetstream import STREAM_NOT_FOUND
+from backhaul_runtime.jetstream_calls import RefusedByServer
+
 
 class Code(StrEnum):
     """Why a publish was refused, as programs see it in ``{"error": {"code": ...}}``."""
@@ -255,11 +258,8 @@ class NotLetInError(NoAgentError):
         self.subject = url
 
 
-class JetStreamError(AgentError):
-    """The server answered ``request`` with an error.
-
-    Fields: ``code`` as in HTTP, ``err_code`` the server's own number, ``description`` its words.
-    """
+class JetStreamError(AgentError, RefusedByServer):
+    """The server answered ``request`` with an error."""
 
     def __init__(self, request: str, code: int, err_code: int, description: str) -> None:
         super().__init__(f"{request}: {description} (code {code}, err_code {err_code})")
@@ -271,7 +271,7 @@ class JetStreamError(AgentError):
     @property
     def no_such_stream(self) -> bool:
         """Whether it is the stream that is missing, not something in it."""
-        return self.err_code == 10059
+        return self.err_code == STREAM_NOT_FOUND
 
 
 def damage_in(error: BaseException) -> str:

@@ -28,6 +28,8 @@ ACCOUNT_NOT_ENABLED = 10039
 STREAM_NOT_MADE = 10049
 """For whatever reason, as one that a file cannot be written."""
 
+# A server that restarts with a first_seq above the stream's first message purges the stream.
+_AT_CREATION = frozenset({"first_seq"})
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
@@ -69,6 +71,11 @@ def message_in(answer: dict[str, Any]) -> StreamMessage:
     return StreamMessage(
         int(said["seq"]), str(said.get("subject", "")), data, headers, str(said.get("time", ""))
     )
+
+
+def lasting(config: dict[str, Any]) -> dict[str, Any]:
+    """Return the part of a stream's configuration that goes with each update, not only with its creation."""
+    return {key: value for key, value in config.items() if key not in _AT_CREATION}
 
 
 def covers(current: Any, wanted: Any) -> bool:

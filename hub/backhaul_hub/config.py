@@ -16,6 +16,7 @@ from backhaul_hub.alert_settings import AlertsSection, alert_problems, odd_chann
 from backhaul_hub.errors import ConfigError
 from backhaul_hub.page_settings import PageSection, page_problems
 from backhaul_hub.servers import urls
+from backhaul_runtime.jetstream import API
 
 Positive = Annotated[float, Meta(gt=0)]
 Bytes = Annotated[int, Meta(ge=1 << 20)]
@@ -43,7 +44,7 @@ class Login(_Section, frozen=True):
     ca: str = ""
     """The authorities by which the server is known, where it speaks TLS: a file likewise; empty:
     that of [nats]."""
-    api: str = "$JS.API"
+    api: str = API
     """Prefix of JetStream's API as this user sees it."""
 
 

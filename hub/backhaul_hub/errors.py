@@ -22,6 +22,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from backhaul_runtime.jetstream_calls import RefusedByServer
+
 
 class HubError(Exception):
     """Base of every error that an operator of the hub may see."""
@@ -82,11 +84,12 @@ class NobodyAnswersError(HubError):
     """No control plane answers: none runs, or no server is there through which to ask."""
 
 
-class JetStreamError(HubError):
+class JetStreamError(HubError, RefusedByServer):
     """The server answered a JetStream API request with an error."""
 
-    def __init__(self, subject: str, err_code: int, description: str) -> None:
+    def __init__(self, subject: str, err_code: int, description: str, code: int = 0) -> None:
         super().__init__(f"{subject}: {description} (error {err_code})")
+        self.code = code
         self.subject = subject
         self.err_code = err_code
         self.description = description

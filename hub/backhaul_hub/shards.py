@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 import zlib
 
+from backhaul_runtime import jetstream
+
 API = "upapi"
 """JetStream's API of account UP, as account HUB knows it."""
 JOINED = "migrateapi.INFO"
@@ -18,7 +20,6 @@ DELIVERIES = "updeliver"
 """What begins every subject on which account HUB hears something of account UP."""
 PUSH = "PUSH"
 """The stream of account UP that captures messages which vehicles push, in memory; the relays source it."""
-_OWN_API = "$JS.API"
 _SHARD = re.compile(r"UP_\d{2}")
 _RELAY = re.compile(r"RELAY_\d{2}")
 
@@ -54,7 +55,7 @@ def shard_of(device: str, shards: int) -> int:
 
 def api_subject(verb: str) -> str:
     """Return where account HUB asks for an action of JetStream's API: by the stream it names."""
-    return f"{API if any(map(_is_in_up, verb.split('.'))) else _OWN_API}.{verb}"
+    return f"{API if any(map(_is_in_up, verb.split('.'))) else jetstream.API}.{verb}"
 
 
 def inbox_subject(stream: str, inbox: str) -> str:

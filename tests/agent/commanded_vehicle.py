@@ -120,5 +120,5 @@ class InStream:
         self.looks += 1
         return list(self.held)
 
-    async def purge_subject(self, _: str, subject: str, **__: object) -> None:
-        self.held.remove(subject)
+    async def purge(self, _: str, **what: Any) -> None:
+        self.held.remove(what["filter"])

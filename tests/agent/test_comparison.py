@@ -59,7 +59,7 @@ class Bulk:
         self.looked += 1
         return "now", {"messages": 10, "first_seq": 1, "last_seq": 10}
 
-    async def call(self, _: str) -> dict[str, Any]:
+    async def request(self, _: str) -> dict[str, Any]:
         return {"ack_floor": {"stream_seq": self.taken}}
 
 
@@ -200,13 +200,13 @@ async def test_an_epoch_that_is_forgotten_while_its_leaf_is_asked_ends_nothing(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another epoch began meanwhile, and the oldest were dropped."""
-    call = scene.bulk.call
+    request = scene.bulk.request
 
     async def slow(subject: str) -> dict[str, Any]:
         scene.ledger.closed.pop(("bulk", 42), None)
-        return await call(subject)
+        return await request(subject)
 
-    monkeypatch.setattr(scene.bulk, "call", slow)
+    monkeypatch.setattr(scene.bulk, "request", slow)
     comparing = asyncio.create_task(scene.comparison.run(cast("JetStream", scene.bulk)))
     try:
         await until(lambda: comparing.done() or not scene.bulk.confirmations.disputed)

@@ -265,7 +265,7 @@ def test_headers_are_read_as_the_server_keeps_them() -> None:
 
 async def test_the_flow_is_the_consumers(rig: Rig) -> None:
     class Answering:
-        async def call(self, request: str) -> dict[str, Any]:
+        async def request(self, request: str) -> dict[str, Any]:
             assert request == "CONSUMER.INFO.OUT_bulk.tok"
             return {"ack_floor": {"stream_seq": 17}}
 

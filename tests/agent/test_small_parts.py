@@ -152,7 +152,7 @@ async def test_where_a_stream_begins_is_said_when_it_is_made_and_never_later() -
 )
 async def test_server_errors_carry_their_request(answer: object, words: str) -> None:
     with pytest.raises(JetStreamError, match=words) as caught:
-        await JetStream(Server(answer)).call("STREAM.INFO.X")
+        await JetStream(Server(answer)).request("STREAM.INFO.X")
     assert caught.value.request == "STREAM.INFO.X"
 
 

@@ -15,6 +15,7 @@ from backhaul_hub.config import load
 from backhaul_hub.db.devices import read_devices
 from backhaul_hub.db.store import Registry
 from backhaul_hub.enrol.add_device import DeviceSettings
+from backhaul_hub.nats.jetstream import JetStreamApi, Json
 from backhaul_hub.setup.hub_directory import create_hub
 from backhaul_runtime.clock import SystemClock
 from tests.support.enrolment_tokens import user_key
@@ -27,20 +28,19 @@ if TYPE_CHECKING:
 
     from backhaul_hub.access.account_names import AccountName
     from backhaul_hub.device import Device
-    from backhaul_hub.nats.jetstream import Json
 
 CLOCK = SystemClock()
 VID, OTHER, THIRD = "VID-001", "VID-002", "VID-003"
 KEY, NEXT = user_key(1).public_key, user_key(2).public_key
 
 
-class Server:
+class Server(JetStreamApi):
     """A server's streams, as far as they are asked for."""
 
     def __init__(self) -> None:
         self.durables: list[str] = []
         self.sources: list[Json] = []
-        self.subjects: dict[str, int] = {}
+        self.messages: dict[str, int] = {}
         self.asked = 0
         """How often it was asked what UP holds."""
 
@@ -55,12 +55,12 @@ class Server:
             return {"streams": found, "total": len(found)}
         if verb == "CONSUMER.NAMES.DOWN_00":
             return {"consumers": self.durables, "total": len(self.durables)}
-        assert body == {"subjects_filter": "up.>", "offset": 0}
+        assert body in (None, {"subjects_filter": "up.>", "offset": 0})
         if verb == "STREAM.INFO.RELAY_00":
             return {"config": {"sources": self.sources}, "state": {}}
         assert verb == "STREAM.INFO.UP_00"
-        self.asked += 1
-        return {"config": {"sources": []}, "state": {"subjects": self.subjects}}
+        self.asked += body is not None
+        return {"config": {"sources": []}, "state": {"subjects": self.messages}}
 
 
 class Hub:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,6 +17,7 @@ from backhaul_codec.wire.envelope import seal, unseal
 from backhaul_hub.continuity.examine import MissingDictionaryError, UnreadableError, examine
 from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.store import Registry
+from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.nats.stream_reader import Stored
 from backhaul_hub.uplink.awaited import (
     ASK_S,
@@ -34,10 +35,7 @@ from tests.support.hub_sync import FakeClock
 from .up_stream import DEVICE, LANE, STREAM
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
-
-    from backhaul_hub.nats.jetstream import JetStreamApi
 
 
 def test_the_one_that_was_used_longest_ago_makes_room() -> None:
@@ -57,17 +55,17 @@ def test_the_one_that_was_used_longest_ago_makes_room() -> None:
     assert choice == ([], [], {new[0]}), "what is known already needs no room"
 
 
-class Kept:
+class Kept(JetStreamApi):
     """hub.db and a DICT that takes everything."""
 
     def __init__(self) -> None:
         self.published: list[str] = []
 
-    async def publish(self, subject: str, body: bytes) -> dict[str, Any]:
+    async def publish(self, subject: str, body: bytes, *_: Any) -> dict[str, Any]:
         self.published.append(subject)
         return {}
 
-    async def request(self, verb: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    async def request(self, *_: Any, **__: Any) -> dict[str, Any]:
         return {"state": {}}
 
 
@@ -75,7 +73,7 @@ async def test_the_memory_is_bounded_and_what_fell_out_of_it_is_found_in_hub_db(
     tmp_path: Path,
 ) -> None:
     async with await Registry.open(tmp_path / "hub.db") as registry:
-        api, clock = cast("JetStreamApi", Kept()), FakeClock()
+        api, clock = Kept(), FakeClock()
         dictionaries = Dictionaries(api, registry, clock, bytes_max=4 * len(NAMES))
         devices = [f"VID-{number:03}" for number in range(40)]
         await dictionaries.keep({DictionaryKey(device, DIGEST): NAMES for device in devices})

@@ -26,14 +26,14 @@ class Down:
         self.purged_to: list[int] = []
         self.away = False
 
-    async def request(self, verb: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    async def request(self, _: str) -> dict[str, Any]:
         if self.away:
             raise HubError("no answer")
-        if verb == "STREAM.PURGE.DOWN_00":
-            assert body is not None
-            self.purged_to.append(body["seq"])
-            self.last_seq = body["seq"] - 1
         return {"state": {"last_seq": self.last_seq}}
+
+    async def purge(self, _: str, *, seq: int) -> None:
+        self.purged_to.append(seq)
+        self.last_seq = seq - 1
 
 
 @pytest.fixture

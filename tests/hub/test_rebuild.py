@@ -42,7 +42,7 @@ async def test_any_trace_of_a_device_is_one_too_many(hub: Hub, trace: str) -> No
     hub.server.durables = (
         [f"{VID}-aa11aa11aa11aa11aa11aa11", "somebody's"] if trace == "durable" else ["somebody's"]
     )
-    hub.server.subjects = {f"up.{VID}.f.bulk": 3, f"up.{VID}.e.app.x": 4} if trace == "UP" else {}
+    hub.server.messages = {f"up.{VID}.f.bulk": 3, f"up.{VID}.e.app.x": 4} if trace == "UP" else {}
     if trace == "source":
         source = {"name": "OUT_bulk", "external": {"api": f"$JS.{VID}.API"}}
         hub.server.sources = [source | {"consumer": {"name": "aa11aa11aa11aa11aa11aa11"}}]
@@ -104,7 +104,7 @@ async def test_all_that_traces_say_comes_back(hub: Hub) -> None:
         f"{THIRD}-cc33cc33cc33cc33cc33cc33_n_gps",
         f"{VID}-{first.token}",
     ]
-    hub.server.subjects = {f"up.{VID}.f.bulk": 3, f"up.{OTHER}.f.bulk": 2, "up.VID-004.x": 1}
+    hub.server.messages = {f"up.{VID}.f.bulk": 3, f"up.{OTHER}.f.bulk": 2, "up.VID-004.x": 1}
     hub.lose()
     rebuilt = await hub.rebuild({"FLEET": 5}, FLEET={NEXT})
     assert [(each.device, each.state, each.messages) for each in rebuilt.devices] == [
@@ -138,7 +138,7 @@ async def test_where_documents_are_lost_a_durable_says_that_a_device_is_not_revo
     log = RevocationLog(hub.directory, hub.keys.operator_signing)
     log.add([Revocation(KEY, "FLEET", VID, 1), Revocation(NEXT, "FLEET", OTHER, 1)])
     hub.server.durables = [f"{VID}-aa11aa11aa11aa11aa11aa11"]
-    hub.server.subjects = {f"up.{VID}.x": 1, f"up.{OTHER}.x": 1}
+    hub.server.messages = {f"up.{VID}.x": 1, f"up.{OTHER}.x": 1}
     rebuilt = await hub.rebuild()
     assert [each.state for each in rebuilt.devices] == ["key unknown", "revoked"]
     assert (await hub.devices())[OTHER].public_key == NEXT

@@ -164,7 +164,7 @@ class Life:
             self.up.send(lambda: setattr(self, "_reads", False))
         return True
 
-    async def call(self, request: str) -> dict[str, Any]:
+    async def request(self, request: str) -> dict[str, Any]:
         assert request == "STREAM.INFO.IN"
         self._may_fail()
         if not self._sourced:

@@ -119,7 +119,7 @@ class Pushing:
         self._numbers += 1
         return Question(self._numbers, word["epoch"], dict(word["lanes"]), *self._still)
 
-    async def call(self, request: str, body: Mapping[str, int] | None = None) -> dict[str, bool]:
+    async def request(self, request: str, body: Mapping[str, int] | None = None) -> dict[str, bool]:
         """Answer as the leaf server does."""
         vehicle = self._vehicle
         verb, stream, token = request.rsplit(".", 2)

@@ -85,7 +85,7 @@ class Hopeful(Pusher):
     async def _tend(self, jetstream: JetStream, lane: Lane, *, at_once: bool) -> None:
         durable, seq = f"{lane.stream}.{self._durable}", lane.appender.stream_seq + 1
         with suppress(TimeoutError):  # the leaf server does not always answer
-            await jetstream.call(f"CONSUMER.RESET.{durable}", {"seq": seq})
+            await jetstream.request(f"CONSUMER.RESET.{durable}", {"seq": seq})
 
 
 class Trustful(SourceKeeper):

@@ -131,7 +131,7 @@ class CommandService:
                 # Not beyond what was read: a command that the hub sends again wants its answer.
                 read_to = Cursor(str(self._ledger.meta.get(POSITION, ""))).next_seq
                 for id_ in ended:
-                    await jetstream.purge_subject(IN_STREAM, f"c.{id_}", before_seq=read_to)
+                    await jetstream.purge(IN_STREAM, filter=f"c.{id_}", seq=read_to)
             except (JetStreamError, LedgerStorageError, NatsError, OSError) as error:
                 log.warning("in_not_tidied", error=str(error))
             await self._untidy.wait()

@@ -182,12 +182,7 @@ class InReader:
         return message is not None
 
     async def _remove(self, jetstream: JetStream) -> None:
-        try:
-            await jetstream.call(f"STREAM.DELETE.{self.stream}")
-        except JetStreamError as error:
-            if not error.no_such_stream:
-                raise
-        else:
+        if await jetstream.delete_stream(self.stream):
             log.info("node_stream_removed", stream=self.stream)
 
     def _well(self) -> None:

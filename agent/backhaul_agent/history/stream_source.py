@@ -21,6 +21,7 @@ from backhaul_codec import CodecError, peek
 from backhaul_codec.kinds import BULK
 from backhaul_codec.subjects import dictionary_subject, lane_of
 from backhaul_codec.wire.dictionaries import digest_in, plain, read_dictionary
+from backhaul_runtime.jetstream import API
 
 if TYPE_CHECKING:
     from backhaul_agent.ledger.ledger import Ledger
@@ -109,7 +110,7 @@ class OutHistory:
         }  # fmt: skip
         try:
             payload = msgspec.json.encode(request)
-            await client.publish(f"$JS.API.DIRECT.GET.{stream}", payload, reply=inbox)
+            await client.publish(f"{API}.DIRECT.GET.{stream}", payload, reply=inbox)
             return await _collect(subscription)
         finally:
             if not client.is_closed:

@@ -11,6 +11,7 @@ from pathlib import Path
 from backhaul_agent.nats_conf import quoted
 from backhaul_codec.kinds import BULK, LIVE, stored_subjects
 from backhaul_codec.protocol.identity import Identity, leaf_name
+from backhaul_runtime.jetstream import API
 
 # In a directory of its own: there the agent may write, and nowhere else beside leaf.conf.
 LINK_FILE = "link/link.conf"
@@ -30,7 +31,7 @@ LOCAL_SUBJECTS = (
     "cmd.>",
     "cmdopen.>",
     "s.>",
-    "$JS.API.>",
+    f"{API}.>",
     "$KV.>",
     "$O.>",
     "_INBOX.>",

@@ -76,7 +76,7 @@ class LeafStore:
     async def _look(self, jetstream: JetStream, stream: str) -> str:
         request = {"seq": NO_SUCH_SEQ, "no_erase": True}
         try:
-            await jetstream.call(f"STREAM.MSG.DELETE.{stream}", request)
+            await jetstream.request(f"STREAM.MSG.DELETE.{stream}", request)
         except JetStreamError as error:
             if error.err_code == DELETE_FAILED and error.description not in NOT_THERE:
                 return error.description

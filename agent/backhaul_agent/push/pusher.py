@@ -126,11 +126,11 @@ class Pusher:
             return
         durable = f"{lane.stream}.{self._durable}"
         try:
-            info = await jetstream.call(f"CONSUMER.INFO.{durable}")
+            info = await jetstream.request(f"CONSUMER.INFO.{durable}")
             if info.get("push_bound"):
                 self._tell()
             elif position is not None and position != known:
-                await jetstream.call(f"CONSUMER.RESET.{durable}", {"seq": position + 1})
+                await jetstream.request(f"CONSUMER.RESET.{durable}", {"seq": position + 1})
                 known = position
             self._tended[lane.name] = known, now_s
         except (JetStreamError, NatsError, TimeoutError) as error:

@@ -131,7 +131,7 @@ class Sleeper:
                 sleep.begin_anew()
 
     async def _infos(self, jetstream: JetStream) -> list[dict[str, Any]]:
-        return [await jetstream.call(f"STREAM.INFO.{each['name']}") for each in self._configs]
+        return [await jetstream.request(f"STREAM.INFO.{each['name']}") for each in self._configs]
 
     async def _fall_asleep(self, jetstream: JetStream) -> None:
         try:

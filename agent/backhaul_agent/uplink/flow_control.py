@@ -58,7 +58,7 @@ class Flow:
 
     async def _look(self, jetstream: JetStream, lane: str) -> None:
         stream = out_stream(lane)
-        info = await jetstream.call(f"CONSUMER.INFO.{stream}.{self._durable}")
+        info = await jetstream.request(f"CONSUMER.INFO.{stream}.{self._durable}")
         _, state = await jetstream.created_and_state(stream)
         self._look_ahead(lane, int(info["delivered"]["stream_seq"]), int(state["last_seq"]))
         before = self.window.rate_bytes_s
@@ -69,10 +69,7 @@ class Flow:
         if info["config"]["max_ack_pending"] == window:
             return
         config = info["config"] | {"max_ack_pending": window}
-        await jetstream.call(
-            f"CONSUMER.CREATE.{stream}.{self._durable}",
-            {"stream_name": stream, "config": config, "action": "update"},
-        )
+        await jetstream.set_consumer(stream, config, "update")
         self.updates += 1
         log.info(
             "window", lane=lane, messages=window, before=info["config"]["max_ack_pending"],

@@ -79,12 +79,12 @@ class OutStream:
 
     async def purge(self, next_seq: int) -> None:
         """Empty the stream; the next message gets ``next_seq``."""
-        await self._jetstream.purge(self._stream, next_seq)
+        await self._jetstream.purge(self._stream, seq=next_seq)
 
     async def taken(self, durable: str) -> int:
         """Return the sequence up to which the hub has taken this stream's messages."""
         try:
-            info = await self._jetstream.call(f"CONSUMER.INFO.{self._stream}.{durable}")
+            info = await self._jetstream.request(f"CONSUMER.INFO.{self._stream}.{durable}")
         except JetStreamError as error:
             if error.code == NOT_FOUND:
                 return 0

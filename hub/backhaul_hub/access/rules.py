@@ -40,6 +40,7 @@ from backhaul_hub.lane_names import (
     out_stream,
 )
 from backhaul_hub.nats.jwt import Account, Export, Import, Rights, Scope, account_jwt
+from backhaul_runtime.jetstream import API
 
 STORING: tuple[AccountName, ...] = ("HUB", "UP")
 """Those with JetStream."""
@@ -71,7 +72,7 @@ _TO_LEAFS = ("dn.>", CLOCK_ANSWERS, BLOB_ANSWERS, BESIDE)
 _FROM_LEAFS = (CLOCK_QUESTIONS, BLOB_QUESTIONS)
 _DELIVERIES = "dlv.*.*"
 # The server imports the API into an account by its known names unless something of SYS is there (ADR 25).
-_ALL_OF_API, _NOTHING = "$JS.API.>", "void.>"
+_ALL_OF_API, _NOTHING = f"{API}.>", "void.>"
 _FROM_UP = f"{shards.DELIVERIES}.>"
 # With it a stream of account UP sources another. By a name of its own: configurations say it, and jobs may
 # read those.
@@ -225,11 +226,11 @@ def _hub_exports() -> list[Export]:
         *(Export("service", subject) for subject in services),
         # For TWIN and JOBS, where nobody comes as a leaf.
         *(
-            Export("service", f"$JS.API.{verb}")
+            Export("service", f"{API}.{verb}")
             for verb in _READ_ONE_OF_DOWN + _READ_ONE_OF_IMPORT + _READ_ONE_OF_DICT
         ),
         *(
-            Export("service", f"$JS.API.{verb}", many_answers=True)
+            Export("service", f"{API}.{verb}", many_answers=True)
             for verb in (_READ_MANY_OF_DOWN, _READ_MANY_OF_IMPORT, _READ_MANY_OF_DICT)
         ),
         *(Export("stream", subject) for subject in (*_TO_LEAFS, *_TO_PEOPLE, _SNAPSHOTS)),
@@ -241,7 +242,7 @@ def _up_exports(secret: str) -> list[Export]:
     return [
         *(Export("service", subject) for subject in services),
         # The streams answer it themselves, not the API.
-        Export("service", f"$JS.API.{_READ_MANY}", many_answers=True),
+        Export("service", f"{API}.{_READ_MANY}", many_answers=True),
         Export("stream", _FROM_UP),
     ]
 
@@ -253,7 +254,7 @@ def _up_imports(
         Import("service", _NOTHING, public["SYS"], _ALL_OF_API),
         Import("service", _ALL_OF_API, public["SYS"], f"{keys.up_api}.>", share=True),
         *(
-            Import("service", f"$JS.API.{verb}", public["SYS"], here, share=True)
+            Import("service", f"{API}.{verb}", public["SYS"], here, share=True)
             for verb, here in zip(_SOURCE, source_api_subjects(keys.source_api), strict=True)
         ),
         *(Import("service", subject, public["FLEET"]) for subject in _fleet_services(lanes)),
@@ -271,7 +272,7 @@ def _api_of_up(
             Import("service", f"{secret}.{verb}", public["UP"], f"{here}.{verb}", share=True)
             for verb in verbs
         ),
-        Import("service", f"$JS.API.{_READ_MANY}", public["UP"], f"{here}.{_READ_MANY}"),
+        Import("service", f"{API}.{_READ_MANY}", public["UP"], f"{here}.{_READ_MANY}"),
     ]
 
 
@@ -289,8 +290,8 @@ def _api_of_hub(
     """Return the imports of reading one stream of account HUB, under a prefix."""
     hub = public["HUB"]
     return [
-        *(Import("service", f"$JS.API.{verb}", hub, f"{here}.{verb}", share=True) for verb in one),
-        Import("service", f"$JS.API.{many}", hub, f"{here}.{many}"),
+        *(Import("service", f"{API}.{verb}", hub, f"{here}.{verb}", share=True) for verb in one),
+        Import("service", f"{API}.{many}", hub, f"{here}.{many}"),
     ]
 
 

@@ -16,8 +16,7 @@ from nats.aio.client import Client
 from backhaul_hub.access.keys import HubKeys
 from backhaul_hub.access.rules import source_api_subjects
 from backhaul_hub.nats.system_requests import ask_each
-
-_API = "$JS.API."
+from backhaul_runtime.jetstream import API
 
 
 async def guessable_names(system: Client, keys: HubKeys, servers: int) -> set[str]:
@@ -45,5 +44,5 @@ def leading_to_api(imports: Iterable[dict[str, Any]], system_account: str) -> se
     return {
         each.get("local_subject") or each["subject"]
         for each in imports
-        if each.get("account") == system_account and each.get("subject", "").startswith(_API)
+        if each.get("account") == system_account and each.get("subject", "").startswith(f"{API}.")
     }

@@ -29,7 +29,7 @@ from backhaul_hub.errors import ArtifactError, HubError
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.streams.twin_streams import BLOBS as STREAM
 from backhaul_hub.streams.twin_streams import BLOBS_BUCKET as BUCKET
-from backhaul_runtime.jetstream import stamp_ns
+from backhaul_runtime.jetstream import API, stamp_ns
 
 CHUNK_BYTES = 128 * 1024
 _MAXIMUM_BYTES = 10077  # the server's error where a stream is full
@@ -153,7 +153,7 @@ class Objects:
         try:
             async with asyncio.timeout(_SILENCE_S_MAX):
                 message = await self._client.request(
-                    f"$JS.API.DIRECT.GET.{STREAM}",
+                    f"{API}.DIRECT.GET.{STREAM}",
                     request,
                     timeout=None,  # type: ignore[arg-type]
                 )
@@ -167,16 +167,14 @@ class Objects:
 
     async def sweep(self, now_ns: int) -> int:
         """Remove chunks that no object has, an hour old: their writer was killed. Return how many writers."""
-        request = {"subjects_filter": f"$O.{BUCKET}.C.>"}
         try:
-            found = (await self._api.request(f"STREAM.INFO.{STREAM}", request))["state"]
-            subjects = found.get("subjects") or {}
+            subjects = await self._api.subjects(STREAM, f"$O.{BUCKET}.C.>")
             known = {f"$O.{BUCKET}.C.{artifact.nuid}" for artifact in await self.list()}
             swept = 0
             for subject in subjects.keys() - known:
                 last = await self._api.message(STREAM, last_by_subj=subject)
                 if last and now_ns - stamp_ns(last.time) > _STRAY_NS:
-                    await self._api.request(f"STREAM.PURGE.{STREAM}", {"filter": subject})
+                    await self._api.purge(STREAM, filter=subject)
                     swept += 1
         except NatsError as error:
             raise _trouble(error) from error

@@ -36,8 +36,6 @@ from backhaul_hub.people.login import read_person
 from backhaul_hub.shards import is_passing, is_shard
 from backhaul_hub.streams.streams import names, stream_names
 
-_SUBJECTS_MAX = 100_000  # in one answer of the server's
-
 
 @dataclass(slots=True)
 class Trace:
@@ -154,21 +152,13 @@ def _of_durables(consumers: Iterable[str], found: Traces) -> None:
 
 
 async def _of_shard(api: JetStreamApi, name: str, found: Traces) -> None:
-    offset = 0
-    while True:
-        question = {"subjects_filter": "up.>", "offset": offset}
-        info = await api.request(f"STREAM.INFO.{name}", question)
-        if not offset:
-            for source in info["config"].get("sources") or []:
-                place = place_of(source)
-                if DEVICE_ID.match(place.device):
-                    trace = found.of(place.device, "source")
-                    trace.token = trace.token or str((source.get("consumer") or {}).get("name", ""))
-        subjects = info["state"].get("subjects") or {}
-        for subject, messages in subjects.items():
-            device = subject.split(".")[1]
-            if DEVICE_ID.match(device):
-                found.of(device, "UP").messages += messages
-        offset += len(subjects)
-        if len(subjects) < _SUBJECTS_MAX:
-            return
+    info = await api.request(f"STREAM.INFO.{name}")
+    for source in info["config"].get("sources") or []:
+        place = place_of(source)
+        if DEVICE_ID.match(place.device):
+            trace = found.of(place.device, "source")
+            trace.token = trace.token or str((source.get("consumer") or {}).get("name", ""))
+    for subject, messages in (await api.subjects(name, "up.>")).items():
+        device = subject.split(".")[1]
+        if DEVICE_ID.match(device):
+            found.of(device, "UP").messages += messages

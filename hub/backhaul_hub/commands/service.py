@@ -173,9 +173,9 @@ class CommandShell:
 
     async def _sweep(self, api: JetStreamApi) -> None:
         """Find what DOWN still holds of commands that are over: we died before they were purged."""
-        answer = await api.request(f"STREAM.INFO.{DOWN}", {"subjects_filter": "in.*.c.*"})
+        held = await api.subjects(DOWN, "in.*.c.*")
         open_ = {command.down()[0] for command in self.book.open.values()}
-        self._to_purge += (answer["state"].get("subjects") or {}).keys() - open_
+        self._to_purge += held.keys() - open_
 
     async def _begin_queue(self, api: JetStreamApi) -> None:
         """Have all that is in the work queue delivered now.
@@ -197,8 +197,7 @@ class CommandShell:
             "max_deliver": -1,
             "max_ack_pending": self._rules.rows_max,
         }
-        request = {"stream_name": COMMANDS, "config": config, "action": ""}
-        await api.request(f"CONSUMER.CREATE.{COMMANDS}.{CONSUMER}", request)
+        await api.set_consumer(COMMANDS, config)
 
     async def _arrived(self, message: Msg) -> None:
         # What a user of the hub has published here is no delivery: it has no place in the queue.
@@ -259,7 +258,7 @@ class CommandShell:
                     elif command.state.over:  # in the meantime
                         self._to_purge.append(subject)
                 while self._to_purge:
-                    await api.request(f"STREAM.PURGE.{DOWN}", {"filter": self._to_purge[0]})
+                    await api.purge(DOWN, filter=self._to_purge[0])
                     self._to_purge.popleft()
             if trouble.now:
                 self._to_send.set()

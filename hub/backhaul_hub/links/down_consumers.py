@@ -141,7 +141,7 @@ async def drop_stale_consumers(api: JetStreamApi, devices: Iterable[Device]) -> 
         await api.delete_consumer(DOWN, name)
         if found["node"] and found["token"] == device.token:
             part = f"in.{device.id}.n.{found['node']}.>"
-            await api.request(f"STREAM.PURGE.{DOWN}", {"filter": part})
+            await api.purge(DOWN, filter=part)
         gone.append(name)
     return Stale(gone, unknown)
 

@@ -78,7 +78,7 @@ class DownEnd:
         log.error("down_went_back", ends=ends, was_at=self._end, jump=JUMP)
         self._end = max(self._end, ends) + JUMP
         await self._keep()
-        await self._api.request(f"STREAM.PURGE.{DOWN}", {"seq": self._end + 1})
+        await self._api.purge(DOWN, seq=self._end + 1)
         self._shorter, self._went_back = 0, False
         return True
 

@@ -27,6 +27,7 @@ from backhaul_codec.strict.json import JsonError, Reader
 from backhaul_hub.lane_names import DOWN, RESETS
 from backhaul_hub.nats.rate_limit import PENDING_MAX, RateLimiter
 from backhaul_runtime.clock import Clock
+from backhaul_runtime.jetstream import API
 
 WAITING_MAX = 1024
 """Resets under way; a leaf whose reset is passed over asks again after 5 s."""
@@ -89,7 +90,7 @@ class ResetService:
         task.add_done_callback(lambda _: self._waiting.pop(durable, None))
 
     async def _pass_on(self, message: Msg, durable: str, device: str) -> None:
-        subject = f"$JS.API.CONSUMER.RESET.{DOWN}.{durable}"
+        subject = f"{API}.CONSUMER.RESET.{DOWN}.{durable}"
         try:
             for _ in range(RESETS_MAX):
                 answer = await self._client.request(subject, message.data, timeout=_ANSWER_S_MAX)

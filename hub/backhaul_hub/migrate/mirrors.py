@@ -92,10 +92,7 @@ async def begin_mirror(old: JetStreamApi, new: JetStreamApi, config: Json, secre
         "idle_heartbeat": _HEARTBEAT_NS,
     }
     try:
-        await old.request(
-            f"CONSUMER.CREATE.{name}.{CONSUMER}",
-            {"stream_name": name, "config": consumer, "action": ""},
-        )
+        await old.set_consumer(name, consumer)
         if await new.stream_info(name) is None:
             await new.request(f"STREAM.CREATE.{name}", mirror_of(config, secret))
     except JetStreamError:

@@ -21,17 +21,14 @@ from backhaul_hub.shards import api_subject
 from backhaul_runtime.jetstream import (
     ACCOUNT_NOT_ENABLED,
     CLUSTER_NOT_AVAILABLE,
-    CONSUMER_NOT_FOUND,
-    MESSAGE_NOT_FOUND,
     NO_SUITABLE_PEERS,
-    STREAM_NOT_FOUND,
     STREAM_NOT_MADE,
     TOO_FEW_PEERS,
-    StreamMessage,
-    message_in,
+    Refusal,
     read_answer,
     stamp_ns,
 )
+from backhaul_runtime.jetstream_calls import JetStreamCalls
 
 Json = dict[str, Any]
 Publication = tuple[str, bytes]
@@ -51,7 +48,7 @@ _LOADING_S = 2.5
 _LEADERLESS = frozenset({CLUSTER_NOT_AVAILABLE, NO_SUITABLE_PEERS, TOO_FEW_PEERS})
 
 
-class JetStreamApi:
+class JetStreamApi(JetStreamCalls):
     """JetStream API requests over one connection, for the streams of its account and the shards of UP.
 
     Args:
@@ -189,24 +186,12 @@ class JetStreamApi:
             raise HubError(f"no answer to {subject} in {timeout_s:g} s") from None
         answer, refusal = read_answer(message.data)
         if refusal is not None:
-            raise JetStreamError(subject, refusal.err_code, refusal.description)
+            raise self.refused(subject, refusal)
         return answer
 
-    async def message(self, stream: str, **query: int | str) -> StreamMessage | None:
-        """Return a message by the word of the stream's leader, None where there is none.
-
-        By `seq=`, by `last_by_subj=`, or the first from `seq=` on with `next_by_subj=`. A direct get is answered by
-        any server of a cluster, which may not have what the leader has.
-
-        Raises:
-            HubError: the stream is not there, or nobody answered.
-        """
-        try:
-            return message_in(await self.request(f"STREAM.MSG.GET.{stream}", query))
-        except JetStreamError as error:
-            if error.err_code == MESSAGE_NOT_FOUND:
-                return None
-            raise
+    def refused(self, verb: str, refusal: Refusal) -> JetStreamError:
+        """Return the hub's error for a refusal."""
+        return JetStreamError(verb, refusal.err_code, refusal.description, refusal.code)
 
     async def first_message(self, stream: str, seq: int) -> tuple[int, int] | None:
         """Return the first message from `seq` on: seq, stored_ns. Raises: HubError, as `message`."""
@@ -217,38 +202,6 @@ class JetStreamApi:
         """Return the sequence of the last message on a subject, 0 for none. Raises: HubError, as `message`."""
         found = await self.message(stream, last_by_subj=subject)
         return found.seq if found else 0
-
-    async def stream_info(self, stream: str) -> Json | None:
-        """Return a stream's info, None where there is no such stream."""
-        try:
-            return await self.request(f"STREAM.INFO.{stream}")
-        except JetStreamError as error:
-            if error.err_code == STREAM_NOT_FOUND:
-                return None
-            raise
-
-    async def consumer_info(self, stream: str, consumer: str) -> Json | None:
-        """Return a consumer's info, None where there is no such consumer."""
-        try:
-            return await self.request(f"CONSUMER.INFO.{stream}.{consumer}")
-        except JetStreamError as error:
-            if error.err_code == CONSUMER_NOT_FOUND:
-                return None
-            raise
-
-    async def delete_consumer(self, stream: str, consumer: str) -> None:
-        """Delete a consumer, if there is one.
-
-        Asked again after an answer that got lost (`patience_s`), the server has none any more.
-
-        Raises:
-            HubError: the server refused, or nobody answered.
-        """
-        try:
-            await self.request(f"CONSUMER.DELETE.{stream}.{consumer}")
-        except JetStreamError as error:
-            if error.err_code != CONSUMER_NOT_FOUND:
-                raise
 
 
 def _batches(messages: Sequence[Publication]) -> Iterator[Sequence[Publication]]:

@@ -194,15 +194,8 @@ class ShadowKeeper:
                 raise  # somebody was faster
 
     async def _subjects(self) -> set[str]:
-        """Return the subjects of all documents that are there; the server lists so many at a time."""
-        there: set[str] = set()
-        while True:
-            ask = {"subjects_filter": ">", "offset": len(there)}
-            state = (await self._api.request(f"STREAM.INFO.{SHADOW}", ask))["state"]
-            page = state.get("subjects") or {}
-            there.update(page)
-            if not page or len(there) >= state["num_subjects"]:
-                return there
+        """Return the subjects of all documents that are there."""
+        return set(await self._api.subjects(SHADOW, ">"))
 
     def _subject(self, device: str, part: str) -> str:
         return f"$KV.{SHADOW_BUCKET}.{shadow_key(self._twin.env, device, part)}"

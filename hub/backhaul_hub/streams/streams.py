@@ -21,6 +21,7 @@ from backhaul_runtime.jetstream import (
     NO_SUITABLE_PEERS,
     REPLICAS_NOT_SUPPORTED,
     SUBJECTS_OVERLAP,
+    lasting,
 )
 
 QUARANTINE = "QUARANTINE"
@@ -48,9 +49,6 @@ RELAY_AGE_NS = 120 * 1_000_000_000
 RELAY_MESSAGES_MAX = 250_000
 """What a relay holds at most, of all vehicles of a shard: UP takes a message within moments. With `max_bytes` the
 server would set that much memory aside for every shard."""
-# Said when a stream is made and never later: a server that restarts with a first_seq above the
-# stream's first message purges the stream.
-_AT_CREATION = frozenset({"first_seq"})
 
 
 def declared_streams(config: HubConfig) -> list[Json]:
@@ -184,7 +182,7 @@ def planned(declared: Json, existing: Json | None, *, lower_limits: bool = False
     name = declared["name"]
     if existing is None:
         return [f"create {name}"]
-    updatable, fixed = differences(_lasting(declared), existing)
+    updatable, fixed = differences(lasting(declared), existing)
     if fixed:
         raise StreamConflictError(name, fixed)
     if (limits := lowered(declared, existing)) and not lower_limits:
@@ -214,12 +212,8 @@ async def _reconcile(api: JetStreamApi, declared: Json, *, lower_limits: bool) -
     if existing is None:
         await api.request(f"STREAM.CREATE.{name}", declared)
     elif to_do:
-        await api.request(f"STREAM.UPDATE.{name}", existing | _lasting(declared))
+        await api.request(f"STREAM.UPDATE.{name}", existing | lasting(declared))
     return to_do
-
-
-def _lasting(declared: Json) -> Json:
-    return {key: value for key, value in declared.items() if key not in _AT_CREATION}
 
 
 async def stream_names(api: JetStreamApi, *, timeout_s: float | None = None) -> set[str]:

@@ -45,7 +45,6 @@ CACHE_BYTES_MAX = 128 << 20
 _AT_ONCE = 256
 _INFLATED_BYTES_MAX = 32 << 20
 _USE_NOTED_NS = 3600 * 1_000_000_000
-_SUBJECTS_MAX = 100_000  # in one answer of the server's
 _REFUSED_SHOWN_NS = 86_400 * 1_000_000_000
 _PUT = "INSERT OR REPLACE INTO dictionary VALUES (?, ?, ?, ?, ?)"
 _DROP = "DELETE FROM dictionary WHERE device = ? AND digest = ?"
@@ -151,10 +150,7 @@ class Dictionaries:
                 await self._registry.write([RowChange(_PUT, put), RowChange(_DROP, drop)])
             for key in choice.drop:
                 self._forget(key)
-                await self._api.request(
-                    f"STREAM.PURGE.{DICTIONARY_STREAM}",
-                    {"filter": stored_dictionary_subject(*key)},
-                )
+                await self._api.purge(DICTIONARY_STREAM, filter=stored_dictionary_subject(*key))
             for key, body in new.items():
                 if key in choice.refuse:
                     log.error("device_beyond_bounds", device=key.device, bound="dictionaries")
@@ -271,18 +267,10 @@ class Dictionaries:
 
     async def _in_stream(self) -> set[DictionaryKey]:
         found: set[DictionaryKey] = set()
-        offset = 0
-        while True:
-            info = await self._api.request(
-                f"STREAM.INFO.{DICTIONARY_STREAM}", {"subjects_filter": "dict.>", "offset": offset}
-            )
-            subjects = info["state"].get("subjects") or {}
-            for subject in subjects:
-                _, device, digest = subject.split(".")
-                found.add(DictionaryKey(device, bytes.fromhex(digest)))
-            offset += len(subjects)
-            if len(subjects) < _SUBJECTS_MAX:
-                return found
+        for subject in await self._api.subjects(DICTIONARY_STREAM, "dict.>"):
+            _, device, digest = subject.split(".")
+            found.add(DictionaryKey(device, bytes.fromhex(digest)))
+        return found
 
     async def _from_stream(self, key: DictionaryKey) -> bytes | None:
         subject = stored_dictionary_subject(*key)

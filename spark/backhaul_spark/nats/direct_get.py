@@ -83,12 +83,13 @@ class Reader:
     def _elsewhere(self, name: str) -> dict[str, StreamInfo]:
         """Return the stream of account HUB, if it exists; it stands in no list of UP's."""
         header, body = self.connection.request(f"{self._api_of(name)}.STREAM.INFO.{name}", b"")
-        answer = {} if header.startswith(b"NATS/1.0 503") else json.loads(body)
-        error = answer.get("error", {})
-        if error and error.get("err_code") != STREAM_NOT_FOUND:
+        if header.startswith(b"NATS/1.0 503"):
+            return {}
+        answer, refusal = read_answer(body)
+        if refusal is not None and refusal.err_code != STREAM_NOT_FOUND:
             # Of a cluster: it is there, and nobody leads it at this moment.
-            raise ServerBehindError(self.connection.server, name, str(error.get("description")))
-        return {name: _stream_info(answer)} if "config" in answer else {}
+            raise ServerBehindError(self.connection.server, name, refusal.description)
+        return {} if refusal is not None else {name: _stream_info(answer)}
 
     def _api_of(self, stream: str) -> str:
         return api_of(self.connection.api, stream)

@@ -21,10 +21,10 @@ from backhaul_codec.protocol.credentials import (
 )
 from backhaul_codec.strict.toml import TomlError, read_toml
 from backhaul_codec.subjects import DICTIONARY_STREAM, IMPORT_STREAM
+from backhaul_runtime.jetstream import API
 from backhaul_spark.errors import OptionError
 
 DEFAULT_PORT = 4222
-JETSTREAM_API = "$JS.API"
 JOBS_API = "jobsapi"
 """What a hub calls it for the users of its accounts JOBS and TWIN, which is where `.creds` files are from."""
 DOWN, DOWN_API = "DOWN_00", "downapi"
@@ -49,7 +49,7 @@ class Endpoint:
     """Path of a `.creds` file; then there is no user and password."""
     tls: bool = False
     tls_ca: str = ""
-    api: str = JETSTREAM_API
+    api: str = API
     """Prefix of JetStream's API as this login sees it."""
 
     def __repr__(self) -> str:
@@ -140,7 +140,7 @@ def login_from(path: str) -> dict[str, str]:
     values = _toml(path)
     try:
         if "creds" not in values:
-            api = str(values.get("api", JETSTREAM_API))
+            api = str(values.get("api", API))
             return {"user": str(values["user"]), "password": str(values["password"]), "api": api}
     except KeyError as error:
         raise OptionError("credentials", path, f"a key {error} in the file") from error
