@@ -13,7 +13,7 @@ from backhaul_hub.continuity.chain import Fork, Watermark
 from backhaul_hub.continuity.former_epochs import EPOCHS_MAX, FormerEpochs
 from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.errors import HubError
-from backhaul_hub.uplink.notify import Teller
+from backhaul_hub.uplink.notify import WatermarkNotifier
 from tests.hub.told_hub import KEY, Hub, OneByOne
 from tests.support.waiting import until
 
@@ -79,9 +79,11 @@ def test_of_a_lane_whose_epochs_are_all_over_each_is_told() -> None:
     assert FormerEpochs(hub.continuity).untold(["VID-001"]) in ({}, {PLACE: {7: held(1)}})
 
 
-@pytest.mark.parametrize("again", [Teller.forget, lambda teller: teller.tell_again("VID-001")])
+@pytest.mark.parametrize(
+    "again", [WatermarkNotifier.forget, lambda notifier: notifier.tell_again("VID-001")]
+)
 async def test_they_are_written_to_down_once_all_is_read_and_again_where_that_is_needed(
-    again: Callable[[Teller], None],
+    again: Callable[[WatermarkNotifier], None],
 ) -> None:
     hub, told, troubles = two_epochs(), list[tuple[str, object]](), [True, False]
 
@@ -94,16 +96,16 @@ async def test_they_are_written_to_down_once_all_is_read_and_again_where_that_is
                 told.append((subject, json.loads(body)))
 
     hub.settled = False
-    hub.teller._api = Down()
-    telling = asyncio.create_task(hub.teller.tell_watermarks(0.0))
+    hub.notifier._api = Down()
+    telling = asyncio.create_task(hub.notifier.tell_watermarks(0.0))
     try:
-        await until(lambda: LATER in hub.teller._told)
+        await until(lambda: LATER in hub.notifier._told)
         for _ in range(10):
             await asyncio.sleep(0)
         assert told == []
         hub.settled = True
         await until(lambda: len(told) == 1)
-        again(hub.teller)
+        again(hub.notifier)
         await until(lambda: len(told) == 2)
     finally:
         telling.cancel()

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from backhaul_codec.ranges import RangeSet
 from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.errors import HubError
-from backhaul_hub.uplink.notify import Teller
+from backhaul_hub.uplink.notify import WatermarkNotifier
 from backhaul_hub.uplink.standing_requests import StandingRequest
 from tests.hub.told_hub import KEY, Hub, OneByOne
 from tests.support.waiting import until
@@ -50,16 +50,18 @@ def test_a_device_whose_source_was_set_up_is_told_its_watermarks_again() -> None
     other = LaneKey("VID-001", "live", 8)
     hub.continuity.arrived(other, 1, 10, 1)
     assert hub.tell() == {KEY: 2, other: 1}
-    hub.teller.tell_again("VID-002")
+    hub.notifier.tell_again("VID-002")
     assert hub.tell() == {}
-    hub.teller.tell_again("VID-001")
+    hub.notifier.tell_again("VID-001")
     assert hub.tell() == {KEY: 2, other: 1}
     assert hub.tell() == {}
 
 
-@pytest.mark.parametrize("again", [Teller.forget, lambda teller: teller.tell_again("VID-001")])
+@pytest.mark.parametrize(
+    "again", [WatermarkNotifier.forget, lambda notifier: notifier.tell_again("VID-001")]
+)
 async def test_what_is_to_be_told_again_while_it_is_told_is_told_again(
-    again: Callable[[Teller], None],
+    again: Callable[[WatermarkNotifier], None],
 ) -> None:
     hub, told = Hub(1, 2), []
 
@@ -68,7 +70,7 @@ async def test_what_is_to_be_told_again_while_it_is_told_is_told_again(
             assert subject == "in.VID-001.s.watermark.bulk"
             told.append(json.loads(body)["seq"])
             if len(told) == 1:
-                again(hub.teller)
+                again(hub.notifier)
 
     await tells_until(hub, Down(), lambda: len(told) == 2)
     assert told == [2, 2]
@@ -113,9 +115,9 @@ def test_of_a_device_of_which_nothing_is_new_nobody_asks(monkeypatch: pytest.Mon
 
 def test_a_device_that_may_connect_again_is_told_what_it_missed() -> None:
     hub = Hub(1, 2)
-    hub.teller.devices = list
+    hub.notifier.devices = list
     assert hub.tell() == {}
-    hub.teller.devices = lambda: ["VID-001"]
+    hub.notifier.devices = lambda: ["VID-001"]
     assert hub.tell() == {KEY: 2}
 
 
@@ -137,8 +139,8 @@ async def test_what_cannot_be_told_is_logged_once_for_each_trouble() -> None:
 
 async def tells_until(hub: Hub, down: Any, condition: Callable[[], bool]) -> None:
     """Have it tell its watermarks to `down` until a condition holds."""
-    hub.teller._api = down
-    telling = asyncio.create_task(hub.teller.tell_watermarks(0.0))
+    hub.notifier._api = down
+    telling = asyncio.create_task(hub.notifier.tell_watermarks(0.0))
     try:
         await until(condition)
     finally:
@@ -155,14 +157,14 @@ async def test_a_request_names_the_machine_that_may_give_up_and_is_made_anew_for
             assert subject == "in.VID-001.s.resend.bulk"
             asked.append(json.loads(body))
 
-    hub.teller._api = Down()
-    hub.teller.answerer = lambda device: machine[0]
-    await hub.teller._ask("VID-001", "bulk", 7, ((2, 2),))
+    hub.notifier._api = Down()
+    hub.notifier.answerer = lambda device: machine[0]
+    await hub.notifier._ask("VID-001", "bulk", 7, ((2, 2),))
     machine[0] = "a1"
     await asks_until(hub, lambda: len(asked) == 2)
     machine[0] = ""  # another one was heard: what stands in DOWN may name none
     await asks_until(hub, lambda: len(asked) == 3)
-    await hub.teller._ask("VID-001", "bulk", 7, ())
+    await hub.notifier._ask("VID-001", "bulk", 7, ())
     machine[0] = "b2"
     await asks_until(hub, lambda: True)
     assert [each.get("machine") for each in asked] == [None, "a1", "", ""]
@@ -179,9 +181,9 @@ async def test_a_request_of_an_earlier_control_plane_is_made_anew_for_another_ma
         def hear(self, subject: str, body: bytes) -> None:
             asked.append((subject, json.loads(body)))
 
-    hub.teller._api = Down()
-    hub.teller.answerer = lambda device: machine
-    await asks_until(hub, lambda: bool(hub.teller._asked))
+    hub.notifier._api = Down()
+    hub.notifier.answerer = lambda device: machine
+    await asks_until(hub, lambda: bool(hub.notifier._asked))
     assert asked == []
     machine = ""
     await asks_until(hub, lambda: len(asked) == 1)
@@ -189,13 +191,13 @@ async def test_a_request_of_an_earlier_control_plane_is_made_anew_for_another_ma
     assert subject == "in.VID-001.s.resend.bulk"
     assert (words["ranges"], words["machine"]) == ([[2, 2]], "")
     hub.requests = {("VID-009", "bulk"): StandingRequest(7, ((2, 2),), "a1")}  # removed since
-    hub.teller._asked.clear()
-    await asks_until(hub, lambda: bool(hub.teller._asked))
+    hub.notifier._asked.clear()
+    await asks_until(hub, lambda: bool(hub.notifier._asked))
     assert len(asked) == 1
 
 
 async def asks_until(hub: Hub, condition: Callable[[], bool]) -> None:
-    asking = asyncio.create_task(hub.teller.ask_for_gaps())
+    asking = asyncio.create_task(hub.notifier.ask_for_gaps())
     try:
         await asyncio.sleep(0)
         await until(condition)

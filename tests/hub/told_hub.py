@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.nats.jetstream import JetStreamApi, Json
-from backhaul_hub.uplink.notify import Teller
+from backhaul_hub.uplink.notify import WatermarkNotifier
 from tests.support.hub_sync import FakeClock
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class OneByOne(JetStreamApi):
 
 
 class Hub:
-    """A teller whose readers have read all there is, or not."""
+    """A notifier whose readers have read all there is, or not."""
 
     def __init__(self, *seqs: int) -> None:
         self.settled = True
@@ -43,7 +43,7 @@ class Hub:
         self.continuity = Continuity()
         for seq in seqs:
             self.continuity.arrived(KEY, seq, 10, 1)
-        self.teller = Teller(
+        self.notifier = WatermarkNotifier(
             None,  # type: ignore[arg-type]
             self.continuity,
             FakeClock(),
@@ -59,6 +59,6 @@ class Hub:
         return self.requests
 
     def tell(self) -> dict[LaneKey, int]:
-        told = self.teller._untold()
-        self.teller._told |= told
+        told = self.notifier._untold()
+        self.notifier._told |= told
         return {key: watermark.seq for key, watermark in told.items()}

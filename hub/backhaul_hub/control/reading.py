@@ -19,7 +19,7 @@ from backhaul_hub.lane_names import DOWN
 from backhaul_hub.nats.stream_reader import StoredReader
 from backhaul_hub.shards import shard_of, up_name
 from backhaul_hub.uplink.intake import UplinkIntake
-from backhaul_hub.uplink.notify import Teller
+from backhaul_hub.uplink.notify import WatermarkNotifier
 from backhaul_hub.uplink.reader import UplinkReader
 from backhaul_hub.uplink.standing_requests import standing_requests
 from backhaul_hub.uplink.turns import UplinkTurns
@@ -54,7 +54,7 @@ class Reading(Subsystem):
         )
         self.turns = UplinkTurns(ground.client, intake, self.readers)
         active, leafs = fleet.devices.active, gate.leafs
-        self.teller = Teller(
+        self.notifier = WatermarkNotifier(
             *(ground.api, fleet.continuity, ground.clock),
             devices=active,
             links=leafs.links,
@@ -67,8 +67,8 @@ class Reading(Subsystem):
 
     def tasks(self) -> Tasks:
         """Return the readers and the tellers."""
-        yield self.teller.tell_watermarks(self._ground.config.watermark.interval_s)
-        yield self.teller.ask_for_gaps()
+        yield self.notifier.tell_watermarks(self._ground.config.watermark.interval_s)
+        yield self.notifier.ask_for_gaps()
         yield self.presence.run()
         yield self._dictionaries.ask(self._gate.leafs.links, self._settled)
         yield self.turns.run()
@@ -85,4 +85,4 @@ class Reading(Subsystem):
         """Tell a device the words that its source may have passed over, but for commands (`source_set_up`)."""
         if self._fleet.devices.token_of(device) is not None:
             self._sync.compare_again(device)
-            self.teller.tell_again(device)
+            self.notifier.tell_again(device)

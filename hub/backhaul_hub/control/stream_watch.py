@@ -166,7 +166,7 @@ class Streams(Subsystem):
 
     async def _say_again(self) -> None:
         """Tell all vehicles again the words that DOWN has lost."""
-        self._reading.teller.forget()
+        self._reading.notifier.forget()
         self._reading.presence.forget()
         self._commands.down_was_made_anew()
         self._gate.rotations.down_was_made_anew()

@@ -31,7 +31,7 @@ _ASK_INTERVAL_S = 0.5
 
 
 @dataclass(eq=False)
-class Teller:
+class WatermarkNotifier:
     """Writes `s.watermark`, `s.held` and `s.resend` of every lane to DOWN.
 
     Args:
