@@ -33,11 +33,17 @@ class Sought:
         self.found = np.zeros(len(self.seqs), np.int64)
 
     def of(self, seqs: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the hashes of some of these messages, as far as they were found."""
+        """Return the hashes of some of these messages, as far as they were found.
+
+        `seqs`: (n,) int64; the result is (n,) int64.
+        """
         return self.found[np.searchsorted(self.seqs, seqs)]
 
     def take(self, los: NDArray[np.int64], his: NDArray[np.int64], hashes: pa.Array) -> None:
-        """Take in rows of the table `hashes` of this lane."""
+        """Take in rows of the table `hashes` of this lane.
+
+        All are (rows,): `los` and `his` int64, the first and last seq of each row.
+        """
         starts, ends = np.searchsorted(self.seqs, los), np.searchsorted(self.seqs, his + 1)
         for row in np.flatnonzero(starts < ends).tolist():
             here = slice(starts[row], ends[row])

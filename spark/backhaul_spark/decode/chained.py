@@ -47,7 +47,10 @@ def numbers(packed: bytes) -> NDArray[np.int64]:
 
 
 def packed(hashes: NDArray[np.int64]) -> bytes:
-    """Return numbers as hashes, one behind the other."""
+    """Return numbers as hashes, one behind the other.
+
+    `hashes`: (n,) int64; the result has HASH_BYTES each.
+    """
     wide = hashes.astype(">i8").view(np.uint8).reshape(-1, 8)
     return wide[:, len(_PAD) :].tobytes()
 
@@ -63,7 +66,10 @@ def text(hash_: int) -> str:
 
 
 def parted(hashes: NDArray[np.int64], links: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return where `links` name another message than the one with the hash beside them."""
+    """Return where `links` name another message than the one with the hash beside them.
+
+    Both are (n,) int64; the result is (n,) bool.
+    """
     return np.asarray((hashes != 0) & (links != 0) & (hashes != links))
 
 

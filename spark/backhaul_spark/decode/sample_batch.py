@@ -124,7 +124,10 @@ def hashes(names: Iterable[str]) -> NDArray[np.uint64]:
 def lane_hashes(
     devices: NDArray[np.uint64], lanes: NDArray[np.uint64], epochs: NDArray[np.int64]
 ) -> NDArray[np.uint64]:
-    """Return 64 bits that stand for (device, lane, epoch)."""
+    """Return 64 bits that stand for (device, lane, epoch).
+
+    All are (n,): `devices` and `lanes` hashes as uint64, `epochs` int64; the result is uint64.
+    """
     return _mix(devices ^ _mix(lanes + _mix(epochs.astype(np.uint64))))
 
 

@@ -197,7 +197,10 @@ def samples_of(
     codes: NDArray[np.int16],
     stored_ns: NDArray[np.int64],
 ) -> NDArray[np.void]:
-    """Return the wanted points, `codes` from 0, as batch.SAMPLE. `message`: the message of each point."""
+    """Return the wanted points, `codes` from 0, as batch.SAMPLE. `message`: the message of each point.
+
+    All are (points,): `message` intp, `codes` int16, `stored_ns` int64, ns since 1970.
+    """
     number = points.column("value_f64").is_valid().to_numpy(zero_copy_only=False)
     whole = points.column("value_i64").is_valid().to_numpy(zero_copy_only=False)
     living = points.column("tombstone").to_numpy() % 2 == 0
@@ -234,7 +237,10 @@ def _indices(column: pa.Array) -> tuple[NDArray[np.int32], dict[str, int]]:
 def head_words(
     points: pa.RecordBatch, at: NDArray[np.int16], stored_ns: NDArray[np.int64]
 ) -> list[HeadWord]:
-    """Return config points, `at` being the place of each one's series among the heads."""
+    """Return config points, `at` being the place of each one's series among the heads.
+
+    Both are (points,): `at` int16, `stored_ns` int64, ns since 1970.
+    """
     names = ("device", "time_ns", "origin", "tombstone", "value_f64", "value_i64", "value_text")
     words = []
     for place, row in enumerate(points.select(names).to_pylist()):

@@ -61,7 +61,10 @@ def find(
 
 
 def episodes(alarms: np.ndarray[Any, np.dtype[np.bool_]], quiet: int) -> list[tuple[int, int]]:
-    """Return the first and last alarm of each run that has no `quiet` readings without one in it."""
+    """Return the first and last alarm of each run that has no `quiet` readings without one in it.
+
+    `alarms`: (readings,) bool, in the order of their times.
+    """
     at = np.flatnonzero(alarms)
     if not len(at):
         return []

@@ -56,7 +56,10 @@ def state_key(code: int) -> str:
 
 
 def named_heat_map(names: Sequence[str], codes: NDArray[np.int8]) -> str:
-    """Draw devices by hours: a row a device, a column an hour, its code as colour and pattern."""
+    """Draw devices by hours: a row a device, a column an hour, its code as colour and pattern.
+
+    `codes`: (devices, hours) int8, codes of `STATE_COLOURS`.
+    """
     figure = Figure(figsize=(WIDE, 0.55 + 0.21 * len(names)), layout="constrained")
     axes = figure.add_subplot()
     for row, hours in enumerate(codes):
@@ -72,7 +75,10 @@ def named_heat_map(names: Sequence[str], codes: NDArray[np.int8]) -> str:
 
 
 def banded_heat_map(codes: NDArray[np.int8]) -> str:
-    """Draw all devices by hours, as they are sorted, some to a band: the colours of their states, mixed by their shares."""
+    """Draw all devices by hours, as they are sorted, some to a band: the colours of their states, mixed by their shares.
+
+    `codes`: (devices, hours) int8, codes of `STATE_COLOURS`.
+    """
     colours = np.array([to_rgb(each) for each in STATE_COLOURS])
     bands = np.array_split(codes, min(BANDS, len(codes)))
     mixed = np.array([colours[band].mean(axis=0) for band in bands])
@@ -87,7 +93,10 @@ def banded_heat_map(codes: NDArray[np.int8]) -> str:
 
 
 def strip(hours: NDArray[np.int8]) -> str:
-    """Draw how the hours of one device stand."""
+    """Draw how the hours of one device stand.
+
+    `hours`: (hours,) int8, codes of `STATE_COLOURS`.
+    """
     figure = Figure(figsize=(4.3, 0.5))
     axes = figure.add_axes((0.13, 0.5, 0.83, 0.45))
     for start, end in _runs(hours):
@@ -174,6 +183,8 @@ def small_multiples(
     days: Sequence[date], panels: Sequence[tuple[str, Floats]], *, from_zero: bool = False
 ) -> str:
     """Draw one number a day in each of some panels; days without it are gaps.
+
+    The values of a panel are (days,) float64, in the unit of its title.
 
     Args:
         days: ascending.

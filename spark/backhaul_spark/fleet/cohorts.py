@@ -68,20 +68,29 @@ class Cohorts:
         return len(self.devices)
 
     def level_of(self, present: NDArray[np.bool_]) -> Ints:
-        """Return for each device the narrowest level at which PEERS_MIN others are present."""
+        """Return for each device the narrowest level at which PEERS_MIN others are present.
+
+        `present`: (devices,) bool; the result is (devices,) int64.
+        """
         level = np.full(len(self), -1, dtype=np.int64)
         for at in (2, 1, 0):
             level[self.others(present, at) >= PEERS_MIN] = at
         return level
 
     def others(self, present: NDArray[np.bool_], level: int) -> Ints:
-        """Return for each device how many others are present in its group of that level."""
+        """Return for each device how many others are present in its group of that level.
+
+        `present`: (devices,) bool; the result is (devices,) int64.
+        """
         group, groups = self._levels[level]
         sizes = np.bincount(group[present], minlength=groups).astype(np.int64)
         return sizes[group] - present
 
     def centre(self, values: Floats, level: Ints) -> Floats:
-        """Return for each device the median of its group at its level (shape (n,))."""
+        """Return for each device the median of its group at its level (shape (n,)).
+
+        `values` and the result: float64, in the unit of the signal. `level`: int64. All are (devices,).
+        """
         centre = np.full(len(self), np.nan)
         for at, (group, groups) in enumerate(self._levels):
             here = level == at
@@ -90,7 +99,10 @@ class Cohorts:
         return centre
 
     def upper(self, values: Floats, level: Ints) -> Floats:
-        """Return for each device a value that few of its group exceed; NaN without peers."""
+        """Return for each device a value that few of its group exceed; NaN without peers.
+
+        `values` and the result: float64, in the unit of the signal. `level`: int64. All are (devices,).
+        """
         upper = np.full(len(self), np.nan)
         for at, (group, groups) in enumerate(self._levels):
             here = level == at
@@ -100,7 +112,10 @@ class Cohorts:
         return upper
 
     def reference(self, values: Floats) -> Reference:
-        """Return the reference of each device's value (NaN: the device has none)."""
+        """Return the reference of each device's value (NaN: the device has none).
+
+        `values`: (devices,) float64, in the unit of the signal.
+        """
         present = ~np.isnan(values)
         level = self.level_of(present)
         level[~present] = -1

@@ -56,6 +56,8 @@ class Apart:
 def firmwares_apart(values: Floats, cohorts: Cohorts, *, only_above: bool) -> list[Apart]:
     """Return the firmwares whose devices' values stand apart.
 
+    `values` is (devices,) float64.
+
     Where only two are there nothing says which one is right: the newer is named, or with
     `only_above` (a drain) the one above.
 

@@ -44,6 +44,8 @@ class HourStates:
     def standing(self, devices: Sequence[str], seen: NDArray[np.bool_]) -> NDArray[np.int8]:
         """Return the code of every hour: a row a device, a column an hour.
 
+        `seen` is (devices, hours) bool; the result is int8.
+
         Args:
             devices: all of them.
             seen: of which hours there are readings, in the same shape.

@@ -246,7 +246,10 @@ class Judge:
                     break
 
     def heard(self, points: Ints) -> NDArray[np.bool_]:
-        """Return which devices sent enough readings: some only name themselves."""
+        """Return which devices sent enough readings: some only name themselves.
+
+        `points`: (devices,) int64; the result is (devices,) bool.
+        """
         some = points > 0
         usual = self._cohorts.centre(
             np.where(some, points, np.nan).astype(float), self._cohorts.level_of(some)
@@ -256,6 +259,8 @@ class Judge:
 
     def silent(self, points: Ints, last_seen: Sequence[str]) -> None:
         """Take in the devices that sent next to nothing in the scope.
+
+        `points` is (devices,) int64.
 
         Where most of a cohort is silent that is one finding, and not one a vehicle.
 

@@ -67,7 +67,11 @@ class SignalMeasures:
         self._offset = row_mean(self._offsets)
 
     def offsets(self, levels: Floats, at: Ints) -> Floats:
-        """Return each window's distance from the median of the peers in that window."""
+        """Return each window's distance from the median of the peers in that window.
+
+        `levels`: (devices, windows) float64, in the unit of the signal; so is the result. `at`: (devices,)
+        int64, the level of the peers.
+        """
         result = np.full(levels.shape, np.nan)
         for window in range(levels.shape[1]):
             column = levels[:, window]
@@ -153,7 +157,10 @@ def _whole_days(past: Cells) -> Floats:
 
 
 def row_mean(values: Floats) -> Floats:
-    """Return the mean of the values in each row, NaN for empty rows."""
+    """Return the mean of the values in each row, NaN for empty rows.
+
+    `values`: (rows, columns) float64, NaN for none; the result is (rows,) float64.
+    """
     there = ~np.isnan(values)
     number = there.sum(axis=1)
     total = np.where(there, values, 0).sum(axis=1)

@@ -25,6 +25,8 @@ Z_MIN = 4.0
 def group_median(values: Floats, group: Ints, groups: int) -> tuple[Floats, Ints]:
     """Return the median of each group and how many values it has; NaN values are in no group.
 
+    `values` is (n,) float64, `group` (n,) int64; medians and numbers are (groups,).
+
     Args:
         values: shape (n,).
         group: of each value, 0 to `groups` - 1.
@@ -40,7 +42,10 @@ def group_median(values: Floats, group: Ints, groups: int) -> tuple[Floats, Ints
 
 
 def group_upper(values: Floats, group: Ints, groups: int, share: float, some: int) -> Floats:
-    """Return for each group a value that no more than `share` of it exceed, or `some` of a small group."""
+    """Return for each group a value that no more than `share` of it exceed, or `some` of a small group.
+
+    `values`: (n,) float64. `group`: (n,) int64. The result is (groups,) float64.
+    """
     ordered, start, sizes = _by_group(values, group, groups)
     found = np.full(groups, np.nan)
     filled = sizes > 0
@@ -61,6 +66,8 @@ def _by_group(values: Floats, group: Ints, groups: int) -> tuple[Floats, Ints, I
 def group_scale(values: Floats, group: Ints, groups: int, centre: Floats) -> Floats:
     """Return 1.4826 times the MAD of each group around its `centre` (shape (groups,)).
 
+    `values`: (n,) float64. `group`: (n,) int64. The result is (groups,) float64, in the unit of the values.
+
     0 where more than half of a group are alike, NaN where it is empty.
     """
     away, _ = group_median(np.abs(values - centre[group]), group, groups)
@@ -69,6 +76,8 @@ def group_scale(values: Floats, group: Ints, groups: int, centre: Floats) -> Flo
 
 def tail_limit(scores: Floats, probability: float) -> float:
     """Return the |score| that noise exceeds with at most `probability`, judged by its own tail.
+
+    `scores` is (devices,) float64, without a unit.
 
     Between the greatest tenth and the greatest fiftieth the tail is taken for a power law and drawn
     on from there: heavier than normal noise, and as heavy as heavy-tailed noise shows itself to be.

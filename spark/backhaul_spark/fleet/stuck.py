@@ -46,6 +46,8 @@ class Stuck:
 def find_stuck(cohorts: Cohorts, cells: Cells, past: Cells | None, level: Ints) -> Stuck:
     """Find the devices that stand still for hours in which their peers do not.
 
+    `level` is (devices,) int64.
+
     Args:
         cohorts: of all devices.
         cells: one signal by the hour.
@@ -101,6 +103,8 @@ class Movement:
     def take(self, cells: Cells, level: Ints, past: Cells | None = None) -> Flags:
         """Take in one signal; return for which devices it counts.
 
+        `level` is (devices,) int64; the result is (devices,) bool.
+
         Of a device without peers (`level` -1) its own days tell whether the signal is one that varies.
         """
         present = (cells.count > 0).any(axis=1)
@@ -115,7 +119,7 @@ class Movement:
         """Return which of the stuck devices are at rest, as far as their other signals say.
 
         Where there is no other, it is a signal that never rests in anyone which speaks for itself.
-        `lively`: what `take` returned for the signal that they are stuck in.
+        `lively`: what `take` returned for the signal that they are stuck in, (devices,) bool; so is the result.
         """
         counted = lively[stuck.rows]
         others = self._signals[stuck.rows] - counted

@@ -226,7 +226,10 @@ def _draw_windows(axes: Axes, answer: Answer) -> str:
 
 
 def lone(value: Floats) -> NDArray[np.bool_]:
-    """Return which values have a gap on either side: a line of one point is invisible."""
+    """Return which values have a gap on either side: a line of one point is invisible.
+
+    `value`: (n,) float64, NaN for a gap; the result is (n,) bool.
+    """
     hole = np.isnan(value)
     before, after = np.append(True, hole[:-1]), np.append(hole[1:], True)
     alone: NDArray[np.bool_] = ~hole & before & after

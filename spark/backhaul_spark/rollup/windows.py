@@ -140,7 +140,10 @@ def sum_windows(counted: Counted, width_ns: int) -> NDArray[np.void]:
 
 
 def overflown(found: NDArray[np.void]) -> NDArray[np.bool_]:
-    """Return which windows have numbers whose sum no double holds, though each of them is finite."""
+    """Return which windows have numbers whose sum no double holds, though each of them is finite.
+
+    `found`: (windows,), dtype WINDOW; the result is (windows,) bool.
+    """
     finite = np.isfinite(found["min"]) & np.isfinite(found["max"])
     return np.asarray(finite & ~np.isfinite(found["sum"]) & (found["count"] > 0))
 
@@ -164,6 +167,8 @@ class _Runs:
 
 def as_windows(found: NDArray[np.void], width: str, names: pa.Table, texts: Texts) -> pa.Table:
     """Return windows (dtype WINDOW, of one width) as a table, schema WINDOWS.
+
+    `found` has the shape (windows,).
 
     Args:
         found: the windows; those in which nothing counts are left out.

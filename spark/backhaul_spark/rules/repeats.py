@@ -30,7 +30,10 @@ def lane_table() -> Table:
 
 
 def first_times(table: Table, messages: NDArray[np.void]) -> NDArray[np.bool_]:
-    """Say of each message (batch.MESSAGE) whether it comes for the first time; remember it."""
+    """Say of each message (batch.MESSAGE) whether it comes for the first time; remember it.
+
+    `messages`: (n,), dtype MESSAGE; the result is (n,) bool.
+    """
     fresh = np.zeros(len(messages), np.bool_)
     if not len(messages):
         return fresh

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 def rounds(rows: NDArray[np.intp]) -> Iterator[NDArray[np.intp]]:
     """Yield the places of each device's first sample, of each one's second, and so on.
 
+    `rows` is (samples,) intp, as is what each round takes of it.
+
     Args:
         rows: whose sample each is, sorted; a device's own in the order in which it takes them.
     """
@@ -32,6 +34,8 @@ def newest_before(
     group: NDArray[np.intp], time_ns: NDArray[np.int64], newest_ns: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """Return the newest time, ns, that each sample's group had just before it.
+
+    `group` is intp, the times int64, ns since 1970; all are (samples,).
 
     Args:
         group: of each sample; a group's samples are in the order in which they were stored.
@@ -51,5 +55,8 @@ def newest_before(
 
 
 def firsts(rows: NDArray[Any]) -> NDArray[np.bool_]:
-    """Say where each device's part of sorted rows begins."""
+    """Say where each device's part of sorted rows begins.
+
+    `rows`: (n,) intp, ascending; the result is (n,) bool.
+    """
     return np.r_[True, rows[1:] != rows[:-1]] if len(rows) else np.zeros(0, np.bool_)

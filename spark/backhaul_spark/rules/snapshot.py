@@ -22,7 +22,10 @@ _TAKES = {"info": 0.05, "warning": 0.2, "critical": 0.5}
 
 
 def snapshot_table(plan: Plan, twins: Twins, rows: NDArray[np.intp], at_ns: int) -> pa.Table:
-    """Return these rows of `twins.devices` as a table of schema SNAPSHOTS."""
+    """Return these rows of `twins.devices` as a table of schema SNAPSHOTS.
+
+    `rows`: (n,) intp.
+    """
     devices = twins.devices
     health = np.ones(len(rows))
     opened: list[list[str]] = [[] for _ in rows]

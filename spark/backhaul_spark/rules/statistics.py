@@ -36,7 +36,11 @@ CURVE = np.dtype([("hour", "i4"), ("half_pct", "u1", (_HOURS,))])
 def add(
     rows: NDArray[Any], which: NDArray[np.intp], time_ns: NDArray[np.int64], value: NDArray[Any]
 ) -> None:
-    """Add finite samples, sorted by `which` and time, to the rows (dtype SERIES) that they belong to."""
+    """Add finite samples, sorted by `which` and time, to the rows (dtype SERIES) that they belong to.
+
+    `rows` is (series,); the others are (samples,): `which` intp, `time_ns` int64, ns since 1970, `value`
+    float64, in the unit of the series.
+    """
     fits = np.abs(value) < VALUE_MAX
     which, time_ns, value = which[fits], time_ns[fits], value[fits]
     if not len(which):
@@ -84,7 +88,10 @@ def _age(state: NDArray[Any], hours: NDArray[np.float64]) -> None:
 
 
 def figures(rows: NDArray[Any]) -> dict[str, NDArray[np.float64]]:
-    """Return mean, deviation and slope (a unit an hour) of each row; NaN where not known."""
+    """Return mean, deviation and slope (a unit an hour) of each row; NaN where not known.
+
+    `rows`: (n,), dtype SERIES; each figure is (n,) float64.
+    """
     sums = {name: rows[name].astype(float) for name in _SUMS}
     w = np.where(sums["w"] > 0, sums["w"], np.nan)
     mean, at = sums["v"] / w, sums["t"] / w
@@ -99,7 +106,11 @@ def figures(rows: NDArray[Any]) -> dict[str, NDArray[np.float64]]:
 def add_curve(
     curves: NDArray[Any], which: NDArray[np.intp], time_ns: NDArray[np.int64], pct: NDArray[Any]
 ) -> None:
-    """Note the last state of charge, percent, of each hour. Samples sorted by `which` and time."""
+    """Note the last state of charge, percent, of each hour. Samples sorted by `which` and time.
+
+    `curves`: (devices,), dtype CURVE. The others are (samples,): `which` intp, `time_ns` int64, ns since
+    1970, `pct` float64.
+    """
     if not len(which):
         return
     hour = (time_ns // _HOUR_NS).astype(np.int64)
@@ -119,7 +130,10 @@ def add_curve(
 
 
 def curves_of(curves: NDArray[Any]) -> list[dict[str, float]]:
-    """Return each row's state of charge by hours before its newest, as text: "0" is the newest."""
+    """Return each row's state of charge by hours before its newest, as text: "0" is the newest.
+
+    `curves`: (n,), dtype CURVE.
+    """
     back = (curves["hour"].astype(np.int64)[:, None] - np.arange(_HOURS)) % _HOURS
     steps = np.take_along_axis(curves["half_pct"], back, axis=1)
     return [

@@ -36,14 +36,20 @@ class Table:
         return len(self.keys)
 
     def find(self, keys: NDArray[np.uint64]) -> NDArray[np.intp]:
-        """Return the row of each key, -1 where there is none."""
+        """Return the row of each key, -1 where there is none.
+
+        `keys`: (n,) uint64; the result is (n,) intp.
+        """
         if not len(self.keys):
             return np.full(len(keys), -1, np.intp)
         rows = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
         return np.where(self.keys[rows] == keys, rows, -1)
 
     def rows(self, keys: NDArray[np.uint64]) -> NDArray[np.intp]:
-        """Return the row of each key, adding those that are new: rows found before move by that."""
+        """Return the row of each key, adding those that are new: rows found before move by that.
+
+        `keys`: (n,) uint64; the result is (n,) intp.
+        """
         missing = np.unique(keys[self.find(keys) < 0])
         if len(missing):
             places = np.searchsorted(self.keys, missing)
@@ -54,7 +60,10 @@ class Table:
         return self.find(keys)
 
     def keep(self, wanted: NDArray[np.bool_]) -> None:
-        """Drop all other rows."""
+        """Drop all other rows.
+
+        `wanted`: (rows,) bool.
+        """
         if not wanted.all():
             self.keys = self.keys[wanted]
             self.sections = {name: rows[wanted] for name, rows in self.sections.items()}

@@ -74,7 +74,10 @@ class Twins:
         self.watched_ns = 0
 
     def rows(self, keys: NDArray[np.uint64], devices: Sequence[str]) -> NDArray[np.intp]:
-        """Return the rows of devices, new ones with the configuration from before they came."""
+        """Return the rows of devices, new ones with the configuration from before they came.
+
+        `keys`: (n,) uint64, hashes of devices; the result is (n,) intp.
+        """
         new = [name for name in devices if device_hash(name) not in self.names]
         if new:
             self.names |= {device_hash(name): name for name in new}
@@ -92,6 +95,8 @@ class Twins:
         self, words: Sequence[HeadWord], until_ns: int, newest_ns: NDArray[np.int64]
     ) -> list[HeadWord]:
         """Return the config points that count by now, in the order in which they were stored; keep the others.
+
+        `newest_ns` is (devices,) int64, ns since 1970.
 
         Args:
             words: new ones, beside those that wait.

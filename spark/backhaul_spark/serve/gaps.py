@@ -67,6 +67,8 @@ class Hours:
 def silences(times_us: NDArray[np.int64], width_us: int, from_us: int, to_us: int) -> list[Gap]:
     """Return the stretches of a range without any reading that are much longer than the usual step.
 
+    `times_us` is int64, us since 1970, shape (n,).
+
     Args:
         times_us: (n,), ascending: of readings or of buckets, each of which has some.
         width_us: of a bucket; 0: they are readings.

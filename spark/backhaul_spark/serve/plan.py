@@ -37,7 +37,10 @@ class BucketPlan:
         return self.start_us + self.count * self.width_us
 
     def buckets(self, times_us: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the bucket of each time; one that lies in none has a number below 0 or from `count` on."""
+        """Return the bucket of each time; one that lies in none has a number below 0 or from `count` on.
+
+        `times_us`: (n,) int64, us since 1970; the result is (n,) int64.
+        """
         return np.asarray((times_us - self.start_us) // self.width_us)
 
 

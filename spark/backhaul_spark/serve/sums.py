@@ -69,7 +69,11 @@ class Sums:
         greatest: NDArray[np.float64],
         counts: NDArray[np.int64],
     ) -> None:
-        """Take windows, all arrays (n,): each of at least one reading, and inside of one bucket."""
+        """Take windows, all arrays (n,): each of at least one reading, and inside of one bucket.
+
+        `starts_us`: int64, us since 1970. `least` and `greatest`: float64, in the unit of the series.
+        `counts`: int64. All (n,).
+        """
         bucket = self._plan.buckets(starts_us)
         inside = (bucket >= 0) & (bucket < self._plan.count)
         bucket = bucket[inside]

@@ -95,7 +95,10 @@ class PartWriter:
         self.files: list[dict[str, Any]] = []
 
     def write(self, points: pa.RecordBatch, days: np.ndarray[Any, np.dtype[np.int32]]) -> None:
-        """Take points (schema POINTS, text columns maybe dictionaries) and their partitions."""
+        """Take points (schema POINTS, text columns maybe dictionaries) and their partitions.
+
+        `days`: (points,) int32, the partition of each point, days since 1970.
+        """
         distinct = np.unique(days)
         for day in distinct.tolist():
             part = points if len(distinct) == 1 else points.filter(pa.array(days == day))
