@@ -68,14 +68,14 @@ def test_a_stream_that_went_back_is_whole_once_what_it_falls_short_of_is_stored(
     it.set_watermark(3)
     it.connected()
     seek(it, Tail(1))
-    assert (it.done, it.made_whole, it.again) == (True, False, 2)
+    assert (it.done, it.gap_free, it.again) == (True, False, 2)
     for _ in range(2):
         assert it.turn(asked=True) is AppendTurn.AGAIN
         it.send_again(SIZE, 0.0)
     it.answered(it.generation, 2)
-    assert not it.made_whole
+    assert not it.gap_free
     it.answered(it.generation, 3)
-    assert it.made_whole
+    assert it.gap_free
 
 
 def test_nobody_can_know_a_seq_that_was_not_given_out() -> None:

@@ -196,7 +196,7 @@ class LaneShell(LaneDebts):
         if self.appender.epoch == self._vehicle.ledger.epoch:
             return False
         at_end = self.appender.done and self.appender.appended >= self.row.last_seq
-        return (at_end and self.appender.made_whole) or self.appender.state is AppenderState.BEHIND
+        return (at_end and self.appender.gap_free) or self.appender.state is AppenderState.BEHIND
 
     def _seek(self) -> None:
         out = self._out

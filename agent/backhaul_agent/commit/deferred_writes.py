@@ -64,7 +64,7 @@ class OwedWrites:
             changes.evicted += inbound.evicted
             changes.adopted += inbound.adopted
 
-    def put_behind(self, newer: OwedWrites) -> None:
+    def merge_newer(self, newer: OwedWrites) -> None:
         """Take in the writes that have come since this was tried, and failed."""
         self.watermarks |= newer.watermarks  # the newer word counts
         self.steps += newer.steps
@@ -194,5 +194,5 @@ class DeferredWrites(CommitParticipant):
 
     def put_back(self, refusal: RefusedError) -> None:
         """Keep everything for the next commit, before what has come meanwhile."""
-        self._taken.put_behind(self._owed)
+        self._taken.merge_newer(self._owed)
         self._owed = self._taken

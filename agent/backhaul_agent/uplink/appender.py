@@ -273,7 +273,7 @@ class Appender:
         return self.state is AppenderState.RUNNING and self.appended >= self.last_seq
 
     @property
-    def made_whole(self) -> bool:
+    def gap_free(self) -> bool:
         """Whether no sequence is left that the stream has had, and does not have any more."""
         return self.stream_seq - len(self._sent) >= self._whole_from
 

@@ -56,7 +56,7 @@ class LaneEpoch:
         if self.is_current:
             return False
         at_end = appender.done and appender.appended >= self.state.last_seq
-        return (at_end and appender.made_whole) or appender.state is AppenderState.BEHIND
+        return (at_end and appender.gap_free) or appender.state is AppenderState.BEHIND
 
     def on_commit(self) -> None:
         """Learn that the ledger has grown, that more of it may leave, or that an epoch is over."""
