@@ -49,7 +49,8 @@ class Rhythms:
         """Take in one signal.
 
         Args:
-            levels: mean of each hour of the day of all devices, shape (devices, 24); NaN for none.
+            levels: mean of each hour of the day of all devices, shape (devices, 24), float64, in the unit of the
+                signal; NaN for none.
         """
         if not len(self._rows) or levels.shape[1] != HOURS:
             return
