@@ -242,6 +242,19 @@ class Flood(_Section, frozen=True):
     suspend_s_max: Positive = 3600.0
 
 
+class StandbySection(_Section, frozen=True):
+    """Several machines with a control plane each, of which one leads (docs/cluster.md)."""
+
+    machine: Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{0,32}$")] = ""
+    """This machine's name among them; empty: this hub has one control plane, and no journal."""
+    others: list[Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{1,32}$")]] = []
+    """The names of the others: whoever leads says which of them it does not hear."""
+    patience_s: Annotated[float, Meta(ge=1, le=3600)] = 3.0
+    """A machine that leads and writes nothing for so long is taken for gone, though the servers answer."""
+    journal_bytes_max: Bytes = 256 << 20
+    """The journal holds so much; a machine that is further behind takes a whole copy of hub.db."""
+
+
 class Metrics(_Section, frozen=True):
     """Where Prometheus asks (docs/metrics.md)."""
 
@@ -271,6 +284,7 @@ class HubConfig(_Section, frozen=True):
     flood: Flood = Flood()
     metrics: Metrics = Metrics()
     page: PageSection = PageSection()
+    standby: StandbySection = StandbySection()
 
 
 def load(directory: Path) -> HubConfig:
@@ -331,6 +345,8 @@ def _problems(config: HubConfig) -> Iterator[tuple[str, str]]:
             yield f"nats.{user}.creds", "a file is needed"
     if config.commands.deadline_s > config.commands.deadline_s_max:
         yield "commands.deadline_s", f"at most deadline_s_max, {config.commands.deadline_s_max:g}"
+    if config.standby.machine in config.standby.others:
+        yield "standby.others", f"{config.standby.machine} is this machine's own name"
     yield from alert_problems(config.alerts)
     yield from page_problems(config.page, [*urls(nats.url), *urls(fleet.leaf_url)])
     if config.flood.suspend_s > config.flood.suspend_s_max:

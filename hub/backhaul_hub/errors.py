@@ -4,6 +4,7 @@ HubError                    the base: message, hint (what to do about it)
 ├── ConfigError             hub.toml or the hub directory
 ├── KeyRefusedError         a seed is none, or damaged; it is never said
 ├── RegistryError           hub.db, or a device that is (or is not) in it
+│   ├── DeposedError        another machine leads the hub, or may
 │   ├── OlderRegistryError  hub.db is older than the accounts that the servers hold: older
 │   ├── RegistryHeldError   another process has hub.db: holder
 │   └── LostRegistryError   hub.db knows nothing where there were devices; its exit status is 4
@@ -72,6 +73,10 @@ class RegistryHeldError(RegistryError):
             f"{path} is in use: {holder}", hint="wait for it to end, or end it, then again"
         )
         self.holder = holder
+
+
+class DeposedError(RegistryError):
+    """Another machine leads the hub, or may: the control plane of this one writes nothing more."""
 
 
 class LostRegistryError(RegistryError):

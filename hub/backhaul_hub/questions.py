@@ -56,6 +56,13 @@ class Node(msgspec.Struct, forbid_unknown_fields=True):
     who: str = ""
 
 
+class HandOver(msgspec.Struct, forbid_unknown_fields=True):
+    """An operator's wish that another machine leads the hub."""
+
+    to: str = ""
+    """Its name; empty: any that is ready."""
+
+
 class OneMachine(msgspec.Struct, forbid_unknown_fields=True):
     """An operator's word that one machine alone uses a device's identity: the one that was heard last."""
 

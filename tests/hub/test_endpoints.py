@@ -109,6 +109,7 @@ def table() -> list[Endpoint]:
         *(
             "acknowledge",
             "alerts",
+            "hand_over",
             "commands",
             "devices",
             "history",
@@ -147,7 +148,7 @@ def test_a_subcommand_has_a_question_asked_again_if_it_only_reads() -> None:
 
 def test_the_table_names_each_service_once_and_a_right_wherever_people_are_answered() -> None:
     found = table()
-    assert len({each.service for each in found}) == len(found) == 45
+    assert len({each.service for each in found}) == len(found) == 46
     assert all((each.right is None) == (each.people is None) for each in found)
     assert {each.service: each.right for each in found if each.people} == {
         **dict.fromkeys(("devices", "get", "tree", "conflicts", "commands"), May.READ),

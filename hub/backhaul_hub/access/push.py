@@ -153,6 +153,20 @@ class AccountKeeper:
                 if pushed := await self.push(system):
                     log.info("accounts_pushed", accounts=pushed)
 
+    async def push_at_once(
+        self, system: Client, names: Collection[AccountName], wait_s: float
+    ) -> int:
+        """Push some accounts as hub.db has them; return the number of servers that took all of them.
+
+        No server is waited for longer than `wait_s` seconds; `push` sees to generations later. Raises: HubError.
+        """
+        async with self._turn:
+            jwts = await self.build()
+            told = await asyncio.gather(
+                *(self._update(system, name, jwts[name], self._servers, wait_s) for name in names)
+            )
+        return min(told)
+
     async def unknown_at_servers(self, system: Client) -> set[str]:
         """Return the keys that are revoked in hub.db, and not at every server that answers.
 
@@ -340,10 +354,16 @@ class AccountKeeper:
             log.error("api_was_open_in_account_up", names=sorted(names))
         return bool(names)
 
-    async def _update(self, system: Client, name: AccountName, jwt: str, servers: int) -> None:
-        for answer in await ask_each(system, "$SYS.REQ.CLAIMS.UPDATE", jwt.encode(), servers):
+    async def _update(
+        self, system: Client, name: AccountName, jwt: str, servers: int, wait_s: float | None = None
+    ) -> int:
+        """Tell the servers of an account; return how many took it. Raises: HubError."""
+        subject = "$SYS.REQ.CLAIMS.UPDATE"
+        answers = await ask_each(system, subject, jwt.encode(), servers, wait_s=wait_s)
+        for answer in answers:
             if refused := json.loads(answer).get("error"):
                 raise HubError(f"a server refused account {name}: {refused.get('description')}")
+        return len(answers)
 
 
 async def jwts_there(system: Client, keys: HubKeys, name: AccountName, servers: int) -> list[str]:

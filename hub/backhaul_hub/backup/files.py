@@ -21,8 +21,10 @@ from backhaul_hub.tls.files import TLS
 CONFIG = "config/"
 
 
-def copy_database(source: Path, target: Path) -> FileEntry:
+def copy_database(source: Path, target: Path, *, with_journal: bool = False) -> FileEntry:
     """Copy an SQLite database that may be written to meanwhile: one moment of it, checked.
+
+    `with_journal`: the copy goes on with the journal that stand-bys follow; else it knows of none.
 
     Raises:
         BackupError: there is none, it is damaged, or the disk is full.
@@ -38,6 +40,8 @@ def copy_database(source: Path, target: Path) -> FileEntry:
             origin.backup(copy)
             # One file: nothing of it is in a log beside it.
             copy.execute("PRAGMA journal_mode = DELETE")
+            for table in () if with_journal else ("journal", "journal_term"):
+                copy.execute(f"DROP TABLE IF EXISTS {table}")
             result = copy.execute("PRAGMA integrity_check").fetchone()[0]
         finally:
             origin.close()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from backhaul_hub.errors import BackupError
 from backhaul_hub.lane_names import DOWN
 from backhaul_hub.shards import is_passing, is_shard
+from backhaul_hub.streams.streams import JOURNAL
 from backhaul_hub.streams.twin_streams import BLOBS, COMMANDS, STATE
 
 NOT_KEPT = {
@@ -15,6 +16,7 @@ NOT_KEPT = {
     STATE: "filled again from hub.db and UP, and of no use after an hour",
     COMMANDS: "no command is carried out from a backup; what became of each is in hub.db",
     BLOBS: "kept as files",
+    JOURNAL: "hub.db holds all of it, and begins a new one when it is put back",
 }
 """Streams that no snapshot is taken of, and why."""
 _PASSING = "all of it is on its way into UP, and its vehicles have it"

@@ -39,6 +39,7 @@ from backhaul_hub.health.watch import HealthWatch
 from backhaul_hub.hub_time import HubTime, keep_record
 from backhaul_hub.nats.connection import heard
 from backhaul_hub.people.history import HistoryGate
+from backhaul_hub.standby.leadership import Leadership
 from backhaul_hub.tls.watch import CertificateWatch
 from backhaul_hub.uplink.imported_rows import trouble as import_trouble
 from backhaul_runtime import metrics_server
@@ -54,15 +55,22 @@ class ControlPlane:
         directory: the hub directory, for hub.db.
         config: hub.toml, checked.
         lower_limits: whether streams may be given lower limits, which drops data.
+        leadership: of this machine among several; None: the hub has one control plane.
     """
 
     def __init__(
-        self, directory: Path, config: HubConfig, clock: SteadyClock, *, lower_limits: bool = False
+        self,
+        directory: Path,
+        config: HubConfig,
+        clock: SteadyClock,
+        *,
+        lower_limits: bool = False,
+        leadership: Leadership | None = None,
     ) -> None:
         self._stop = asyncio.Event()
         time = HubTime.of(directory, config.clock, clock)
         devices = Devices()
-        self.ground = ground = Ground(directory, config, time)
+        self.ground = ground = Ground(directory, config, time, leadership)
         self.dictionaries = dictionaries = DictionaryShell(ground)
         self.sync = sync = SyncShell(ground, devices.known, dictionaries)
         self.commands = commands = CommandShell(config, time, devices.known, self._tell_command)
@@ -155,6 +163,7 @@ class Watching(Subsystem):
             imports=lambda: import_trouble(ground.registry, ground.api, ground.clock.now_ns()),
             history=HistoryGate(ground.client).look,
             not_told=self._alerts.service.delivery.failing,
+            standby=ground.leadership,
         )
 
     def look(self) -> HealthLook:

@@ -80,6 +80,7 @@ def endpoints(
     alerts: Answer,
     commands: Answer,
     devices: Answer,
+    hand_over: Answer,
     history: Answer,
     notify: Answer,
     one_machine: Answer,
@@ -94,6 +95,7 @@ def endpoints(
         Endpoint("stop", None, stop, early=True),
         Endpoint("devices", q.DevicesQuestion, devices, read, people.devices, early=True),
         Endpoint("status", None, status, announced=True),
+        Endpoint("hand-over", q.HandOver, hand_over),
         Endpoint("one-machine", q.OneMachine, one_machine),
         Endpoint("node", q.Node, sync.node),
         Endpoint("get", q.Get, sync.get, read, people.get),
@@ -245,6 +247,7 @@ class Answers(Subsystem):
             alerts=alerts.listed,
             commands=partial(listed, ground.registry),
             devices=self._devices,
+            hand_over=self._hand_over,
             history=past.ask,
             notify=alerts.retry,
             one_machine=gate.vehicles.one_machine,
@@ -290,6 +293,16 @@ class Answers(Subsystem):
 
     async def _health(self, _: None) -> msgspec.Raw:
         return msgspec.Raw(json.dumps(self._status()).encode())
+
+    async def _hand_over(self, question: questions.HandOver) -> dict[str, Any]:
+        leadership = self._ground.leadership
+        if leadership is None:
+            raise HubError(
+                "this hub has one control plane", hint="see [standby] in docs/cluster.md"
+            )
+        said = leadership.hand_over(question.to)
+        self._end()  # takes effect once this is answered
+        return said
 
     async def _stop(self, _: None) -> dict[str, Any]:
         self._end()  # takes effect once this is answered

@@ -18,6 +18,7 @@ from backhaul_hub.backup.lost_registry import require_registry
 from backhaul_hub.config import HubConfig
 from backhaul_hub.control.single_instance import SingleInstance
 from backhaul_hub.control.subsystem import Subsystem, Tasks
+from backhaul_hub.db.devices import read_devices
 from backhaul_hub.db.lock import ENDS_S_MAX, alone_with
 from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import HubError, LostRegistryError
@@ -25,6 +26,7 @@ from backhaul_hub.hub_time import HubTime
 from backhaul_hub.nats.connection import connect, watch_connections
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.servers import urls
+from backhaul_hub.standby.leadership import Leadership
 from backhaul_hub.streams.replica_watch import ReplicaWatch
 from backhaul_hub.streams.streams import declared_streams
 
@@ -49,7 +51,15 @@ class Ground(Subsystem):
     replicas: ReplicaWatch
     """Of all servers."""
 
-    def __init__(self, directory: Path, config: HubConfig, clock: HubTime) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        config: HubConfig,
+        clock: HubTime,
+        leadership: Leadership | None = None,
+    ) -> None:
+        self.leadership = leadership
+        """Of this machine among several; None: the hub has one control plane."""
         self.directory = directory
         self.config = config
         self.clock = clock
@@ -65,10 +75,15 @@ class Ground(Subsystem):
         self._open.push_async_callback(self.system.close)
         # Before all else: one that is not alone changes nothing. In account SYS, which servers have
         # in their configuration: the others may be lost.
-        self._alone = SingleInstance(self.system, self.clock.now_ns(), self.system.new_inbox())
-        await self._alone.start()
-        alone = alone_with(self.directory, "the control plane", wait_s=ENDS_S_MAX)
-        await self._open.enter_async_context(alone)
+        # Of several machines that leads whose term it is: others that know of no journal are told.
+        since_ns = self.clock.now_ns() if self.leadership is None else 0
+        self._alone = SingleInstance(self.system, since_ns, self.system.new_inbox())
+        if self.leadership is None:
+            await self._alone.start()
+            alone = alone_with(self.directory, "the control plane", wait_s=ENDS_S_MAX)
+            await self._open.enter_async_context(alone)
+        else:
+            await self._alone.answer()  # and hub.db has this process alone, also while it follows
         client = await self._open_registry()
         self._add_later_logins()
         # Without accounts nobody else logs in.
@@ -76,7 +91,13 @@ class Ground(Subsystem):
         self.accounts = AccountKeeper(
             self.keys, self.registry, self.clock, servers=self.servers, log=revoked
         )
-        await self.push()
+        if self.leadership is not None:
+            # Before anything that has effect: a machine that led before may only stand still.
+            await self.leadership.shut_out_others(
+                self.registry, self.accounts, self.system, self.servers
+            )
+        if self.leadership is None or client is None:
+            await self.push()
         if client is None:
             client = await self._logged_in()
             await self._require_registry(client)
@@ -84,10 +105,16 @@ class Ground(Subsystem):
         self.api = self._api(client)
         declared = declared_streams(self.config)
         self.replicas = ReplicaWatch(self.system, self.api, self.servers, declared)
+        if self.leadership is not None:
+            await self.leadership.open(client)
 
     def tasks(self) -> Tasks:
         """Return the watch for another control plane, and those on accounts, connections and servers."""
-        yield self._alone.watch()
+        if self.leadership is None:
+            yield self._alone.watch()
+        else:
+            yield self.push()  # where a server is away that takes seconds, and the one that led has done it
+            yield self.leadership.keep_place(self.registry)
         yield self.accounts.keep(self.system, _ACCOUNTS_INTERVAL_S)
         yield watch_connections(self.client, self.system)
         yield self.replicas.run()
@@ -95,6 +122,8 @@ class Ground(Subsystem):
     async def stop(self) -> None:
         """Close the connection in account HUB, then hub.db, then the one in the system account."""
         await self._open.aclose()
+        if self.leadership is not None:
+            await self.leadership.close()
 
     async def push(self) -> None:
         """Have the servers know the accounts; where one is away, go on with those that are there."""
@@ -115,7 +144,8 @@ class Ground(Subsystem):
         """
         path = self.directory / "hub.db"
         is_new = not path.exists()
-        self.registry = await Registry.open(path)
+        journal = self.leadership.journal if self.leadership is not None else None
+        self.registry = await Registry.open(path, journal)
         self._open_db.push_async_callback(self.registry.close)
         self._open.push_async_callback(self._open_db.aclose)
         client = None
@@ -138,6 +168,8 @@ class Ground(Subsystem):
         return client
 
     async def _require_registry(self, client: Client | None) -> None:
+        if self.leadership is not None and await read_devices(self.registry):
+            return  # it came by the journal, and takeovers wait for no server that is away
         there = await at_servers(self.system, self.keys, self.servers)
         api = self._api(client) if client is not None else None
         await require_registry(self.directory, self.keys, self.registry, api, there.revoked)

@@ -46,6 +46,10 @@ class SingleInstance:
             HubError: there is one.
         """
         await self.require_alone()
+        await self.answer()
+
+    async def answer(self) -> None:
+        """Answer those that come later, without having looked."""
         await self._client.subscribe(SUBJECT, cb=self._heard)
         await heard(self._client)  # whoever comes next
 

@@ -18,10 +18,12 @@ from urllib.parse import quote
 import aiosqlite
 
 from backhaul_hub.db.change import RowChange
+from backhaul_hub.db.journal import ForeignJournal, Journal, NoJournal
 from backhaul_hub.db.migrations import prepare, prepare_to_read
 from backhaul_hub.errors import RegistryError
 
 Decided = TypeVar("Decided")
+_HAS_JOURNAL = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'journal'"
 
 
 class Registry:
@@ -30,14 +32,20 @@ class Registry:
     def __init__(self, connection: aiosqlite.Connection, path: Path) -> None:
         self._connection = connection
         self._path = path
+        self._journal: Journal = NoJournal()
+        # Not set while a transaction is executed and committed: a journal may refuse what it would have others read.
+        self._settled = asyncio.Event()
+        self._settled.set()
         self.turn = asyncio.Lock()
         """Held by the one reader of UP that changes what is known and stores that change."""
         # One connection, several writers: a transaction is one writer's at a time.
         self._writing = asyncio.Lock()
 
     @classmethod
-    async def open(cls, path: Path) -> Self:
+    async def open(cls, path: Path, journal: Journal | None = None) -> Self:
         """Open hub.db, and make it where it is missing.
+
+        `journal`: commits what is written; None: SQLite alone, or nobody where stand-bys follow this hub.db.
 
         Raises:
             RegistryError: it is no database of this project, a newer one, or not readable.
@@ -51,7 +59,15 @@ class Registry:
             pass
         except OSError as error:
             raise RegistryError(f"{path}: {error}") from error
-        return await cls._open(path, prepare, mode="rwc")
+        registry = await cls._open(path, prepare, mode="rwc")
+        try:
+            if journal is None and await registry.fetch(_HAS_JOURNAL):
+                journal = ForeignJournal()
+        except BaseException:
+            await registry.close()
+            raise
+        registry._journal = journal or NoJournal()
+        return registry
 
     @classmethod
     async def open_existing(cls, path: Path) -> Self:
@@ -133,10 +149,14 @@ class Registry:
         try:
             await self._connection.execute("BEGIN IMMEDIATE")
             changes, decided = await decide()
+            self._settled.clear()
+            # Each is a way to SQLite's thread and back.
+            changes = [change for change in changes if change.rows]
+            changed = 0
             for change in changes:
-                if change.rows:  # a statement is a way to SQLite's thread and back
-                    await self._connection.executemany(change.statement, change.rows)
-            await self._connection.execute("COMMIT")
+                cursor = await self._connection.executemany(change.statement, change.rows)
+                changed += cursor.rowcount
+            await self._journal.commit(self._connection, changes, changed)
         except BaseException as error:
             # A cancelled writer leaves a transaction behind as a failed one does, also one that only begins
             # after this: SQLite's thread takes one step after the other.
@@ -145,6 +165,8 @@ class Registry:
             if isinstance(error, sqlite3.Error):
                 raise RegistryError(f"{self._path}: {error}") from error
             raise
+        finally:
+            self._settled.set()
         return decided
 
     async def fetch(self, query: str, values: Sequence[Any] = ()) -> list[sqlite3.Row]:
@@ -153,6 +175,7 @@ class Registry:
         Raises:
             RegistryError: the database refused.
         """
+        await self._settled.wait()
         try:
             return list(await self._connection.execute_fetchall(query, values))
         except sqlite3.Error as error:

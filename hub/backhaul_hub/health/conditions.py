@@ -43,6 +43,8 @@ IMPORT_UNFINISHED = "import-unfinished"
 PEOPLE_NOT_TOLD = "people-not-told"
 HISTORY_SILENT = "history-silent"
 JOB_STILL = "job-still"
+STANDBY_AWAY = "standby-away"
+STANDBY_NOT_READY = "standby-not-ready"
 
 _ERROR, _WARNING = Severity.ERROR, Severity.WARNING
 
@@ -72,6 +74,20 @@ KINDS = (
         _ERROR,
         "people do not hear of alerts over a channel",
         "mend what is said there, then: backhaul-hub notify test CHANNEL; what waits goes by itself (docs/alerts.md)",
+        after_s=30,
+    ),
+    Kind(
+        STANDBY_AWAY,
+        _WARNING,
+        "a machine that is to take the control plane over is not heard",
+        "start backhaul-hub up there; a name that is no machine's any more goes out of [standby] others in hub.toml",
+        after_s=10,
+    ),
+    Kind(
+        STANDBY_NOT_READY,
+        _WARNING,
+        "a machine that is to take the control plane over could not, now",
+        "it goes on by itself; where it stays, see the log of backhaul-hub there (docs/cluster.md)",
         after_s=30,
     ),
     Kind(

@@ -15,6 +15,7 @@ from backhaul_hub.links.feeds import unfed
 from backhaul_hub.nats.jetstream import Json
 from backhaul_hub.shards import is_shard
 from backhaul_hub.streams.replicas import Damage
+from backhaul_hub.streams.streams import JOURNAL
 from backhaul_hub.uplink.awaited import Awaited
 from backhaul_hub.vehicles.core import Told
 from backhaul_hub.vehicles.identities import Evidence, told
@@ -99,6 +100,8 @@ class HealthFacts:
     """Servers whose JetStream is off."""
     server_clocks: Mapping[str, float] = field(default_factory=dict)
     """By how many seconds the clocks of servers are off the others'."""
+    standby: Collection[Finding] = ()
+    """What is wrong with the machines that would take the control plane over."""
     clock_step: str = ""
     """What the machine's clock did that the hub does not follow, in words."""
 
@@ -130,6 +133,7 @@ class HubHealth:
         if facts.older:
             yield Finding(kinds.REGISTRY_OLDER, detail=facts.older)
         yield from _of_servers(facts)
+        yield from facts.standby
         for channel, why in facts.not_told.items():
             yield Finding(kinds.PEOPLE_NOT_TOLD, Place(about=channel), why)
         if facts.imports:
@@ -175,7 +179,7 @@ class HubHealth:
     def _of_stream(self, info: Json, read: Mapping[str, int]) -> Iterator[Finding]:
         name, bytes_max = info["config"]["name"], info["config"].get("max_bytes", -1)
         held, place = info["state"]["bytes"], Place("", info["config"]["name"])
-        if bytes_max > 0 and held > self._config.stream_full_part * bytes_max:
+        if bytes_max > 0 and name != JOURNAL and held > self._config.stream_full_part * bytes_max:
             part = f"{100 * held / bytes_max:.0f}% of {bytes_max} bytes"
             yield Finding(kinds.STREAM_FULL, place, part)
         if is_shard(name) and (why := unfed(info)):

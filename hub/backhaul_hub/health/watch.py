@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, InitVar, dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 from nats.errors import Error as NatsError
 
-from backhaul_codec.assurance.conditions import Condition, counts
+from backhaul_codec.assurance.conditions import Condition, Finding, counts
 from backhaul_codec.assurance.metrics import Sample
 from backhaul_codec.protocol.history import Alive
 from backhaul_codec.protocol.words import ClockWord
@@ -45,6 +45,16 @@ _DEVICES_EACH = 250
 log = structlog.get_logger(__name__)
 
 
+class OtherMachines(Protocol):
+    """The machines that would take the control plane over."""
+
+    def status(self) -> dict[str, Any]:
+        """Return the leader, and each follower with its distance."""
+
+    def findings(self) -> Iterable[Finding]:
+        """Return the faults of those that follow."""
+
+
 @dataclass(eq=False)
 class HealthWatch:
     """Looks, keeps the findings, and tells them.
@@ -71,6 +81,7 @@ class HealthWatch:
         imports: tells which imports were ended before all was kept.
         history: tells why the server of history does not answer, and how the jobs beside it stand.
         not_told: tells which channels to people fail, and why.
+        standby: knows the other machines with a control plane; None: there are none.
     """
 
     config: InitVar[HubConfig]
@@ -99,6 +110,7 @@ class HealthWatch:
     imports: Callable[[], Awaitable[str]] | None = None
     history: Callable[[], Awaitable[tuple[str, Alive]]] | None = None
     not_told: Callable[[], Mapping[str, str]] = dict
+    standby: OtherMachines | None = None
 
     def __post_init__(self, config: HubConfig) -> None:
         self._history_expected = config.health.history
@@ -141,6 +153,7 @@ class HealthWatch:
             "counts": counts(self.shown),
             "conditions": [each.as_json() for each in self.shown[:_CONDITIONS_SHOWN]],
             "conditions_not_shown": len(self.shown[_CONDITIONS_SHOWN:]),
+            **({"standby": self.standby.status()} if self.standby is not None else {}),
         }
 
     def lasting(self) -> set[tuple[str, str, str]]:
@@ -195,6 +208,7 @@ class HealthWatch:
             history=silent if self._history_expected else "",
             alive=alive,
             not_told=self.not_told(),
+            standby=[*self.standby.findings()] if self.standby is not None else (),
         )
 
     def _clock_step(self) -> str:

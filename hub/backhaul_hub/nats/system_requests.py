@@ -39,28 +39,32 @@ async def ask_all(
     return [json.loads(answer) for answer in answers]
 
 
-async def ask_each(system: Client, subject: str, body: bytes, servers: int) -> list[bytes]:
+async def ask_each(
+    system: Client, subject: str, body: bytes, servers: int, *, wait_s: float | None = None
+) -> list[bytes]:
     """Ask something that every server answers; return the answers as `ask_all` does.
 
-    Asked again where none answers: what is asked may be asked twice.
+    Asked again where none answers: what is asked may be asked twice. `wait_s`: for the last answer, other than usual.
 
     Raises:
         HubError: none answered.
         NatsError: the connection is closed.
     """
     for _ in range(_TRIES):
-        if answers := await _answers(system, subject, body, servers):
+        if answers := await _answers(system, subject, body, servers, wait_s or _WAIT_S):
             return answers
-    raise HubError(f"no server answers to {subject} in {_TRIES * _WAIT_S:g} s")
+    raise HubError(f"no server answers to {subject} in {_TRIES * (wait_s or _WAIT_S):g} s")
 
 
-async def _answers(system: Client, subject: str, body: bytes, servers: int) -> list[bytes]:
+async def _answers(
+    system: Client, subject: str, body: bytes, servers: int, wait_s: float
+) -> list[bytes]:
     inbox = system.new_inbox()
     subscription = await system.subscribe(inbox)
     answers: list[bytes] = []
     try:
         await system.publish(subject, body, reply=inbox)
-        async with asyncio.timeout(_WAIT_S):
+        async with asyncio.timeout(wait_s):
             while len(answers) < servers:
                 answers.append((await subscription.next_msg(timeout=None)).data)
     except TimeoutError:

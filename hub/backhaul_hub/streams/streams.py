@@ -25,6 +25,9 @@ from backhaul_runtime.jetstream import (
 )
 
 QUARANTINE = "QUARANTINE"
+JOURNAL = "JOURNAL"
+"""What the transactions of hub.db go to before they are committed, where there are stand-bys (ADR 50)."""
+JOURNAL_SUBJECT = "journal.entry"
 SOURCED_ONLY = "hub.sourced-only"
 """What begins the subject that a shard of UP has and nobody publishes on."""
 _SECOND_NS = 1_000_000_000
@@ -118,7 +121,27 @@ def declared_streams(config: HubConfig) -> list[Json]:
     }
     twin = twin_streams(config, [shard["name"] for shard in shards])
     every = (*shards, push, *relays, down, quarantine, dictionaries, *twin)
-    return [common | stream for stream in every]
+    journal = [journal_stream(config)] if config.standby.machine else []
+    return [*(common | stream for stream in every), *journal]
+
+
+def journal_stream(config: HubConfig) -> Json:
+    """Declare JOURNAL. It is bounded: a machine that is further behind takes a whole copy of hub.db instead."""
+    return {
+        "name": JOURNAL,
+        "subjects": [JOURNAL_SUBJECT],
+        "storage": "file",
+        "retention": "limits",
+        "discard": "old",
+        "num_replicas": config.streams.replicas,
+        "allow_direct": True,
+        # An entry larger than a message is stored as several, whole or not at all.
+        "allow_atomic": True,
+        "max_bytes": config.standby.journal_bytes_max,
+        # What was acknowledged stays until the limit drops it.
+        "deny_delete": True,
+        "deny_purge": True,
+    }
 
 
 def import_stream(config: HubConfig) -> Json:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
 import shutil
 import signal
@@ -113,6 +114,10 @@ class Part:
         except TimeoutError:
             process.kill()
             await process.wait()
+
+    def send(self, number: int) -> None:
+        """Send it a signal. Raises: RigError: it does not run."""
+        os.kill(self.pid, number)
 
     def assert_alive(self) -> None:
         """Complain where it has ended by itself.

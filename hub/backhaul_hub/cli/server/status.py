@@ -38,6 +38,8 @@ def lines(answer: dict[str, Any]) -> list[str]:
     """Return the answer for people."""
     conditions = answer["conditions"]
     found = [f"{answer['devices']} devices, {answer['connected']} connected"]
+    if machines := answer.get("standby"):
+        found += _machines(machines)
     if not answer["looked_ns"]:
         return [*found, "not looked yet"]
     if not conditions:
@@ -54,6 +56,20 @@ def lines(answer: dict[str, Any]) -> list[str]:
         found += ["what to do:", *(f"  {code}: {hint}" for code, hint in remedies.items())]
     if more := answer["conditions_not_shown"]:
         found.append(f"{more} more, not shown; by code: {answer['counts']}")
+    return found
+
+
+def _machines(machines: dict[str, Any]) -> list[str]:
+    """Return who leads, and each that follows."""
+    found = [f"{machines['leads']} leads"]
+    for each in machines["follow"]:
+        if each["heard_s"] is None:
+            state = "was not heard"
+        elif each["ready"]:
+            state = f"follows, ready, {each['behind']:,} entries behind"
+        else:
+            state = f"heard {each['heard_s']:g} s ago, not ready {shown(each['why'])}".rstrip()
+        found.append(f"  {each['machine']} {state}")
     return found
 
 

@@ -7,6 +7,7 @@ import contextlib
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 import structlog
@@ -14,12 +15,16 @@ import structlog
 from backhaul_hub.cli._ask import hub_client
 from backhaul_hub.cli._logs import log_to_stderr
 from backhaul_hub.cli._options import directory_option
-from backhaul_hub.config import load
+from backhaul_hub.config import HubConfig, load
 from backhaul_hub.control.control_plane import ControlPlane
+from backhaul_hub.control.single_instance import SingleInstance
 from backhaul_hub.errors import HubError, LimitsLoweredError, StreamConflictError
+from backhaul_hub.nats.connection import connect
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.page.beside import page_beside
 from backhaul_hub.simulated.target import require_real
+from backhaul_hub.standby.leadership import Leadership
+from backhaul_hub.standby.machine import StandbyMachine, begin_journal
 from backhaul_hub.start_guard import require_here
 from backhaul_hub.streams.streams import declared_streams, planned
 from backhaul_hub.unfinished import require_finished
@@ -39,10 +44,18 @@ from backhaul_runtime.clock import SystemClock
     help="Only print what would be done to streams; exit status 1 where there is something.",
 )
 @click.option(
+    "--begin-journal",
+    "begin",
+    is_flag=True,
+    help="Of several machines: this one's hub.db is the first of a new journal. No control plane may run.",
+)
+@click.option(
     "--no-page", is_flag=True, help="Do not serve the page of hub.toml: another program does."
 )
-def up(directory: Path, lower_limits: bool, check: bool, no_page: bool) -> None:
+def up(directory: Path, lower_limits: bool, check: bool, begin: bool, no_page: bool) -> None:
     """Bring streams, consumers and sources in line, then run the control plane.
+
+    If [standby] in hub.toml names this machine, it follows the one that leads, and takes over when that is gone.
 
     Beside it, in a process of its own, runs `backhaul-hub page` where [page] in hub.toml says a place.
     Logs JSON lines to stderr. Stops cleanly on SIGTERM and SIGINT.
@@ -52,7 +65,7 @@ def up(directory: Path, lower_limits: bool, check: bool, no_page: bool) -> None:
         click.echo("\n".join(to_do) or "all streams are as declared")
         sys.exit(1 if to_do else 0)
     log_to_stderr()
-    asyncio.run(_run(directory, lower_limits, no_page=no_page))
+    asyncio.run(_run(directory, lower_limits, begin=begin, no_page=no_page))
 
 
 async def _check(directory: Path, lower_limits: bool) -> list[str]:
@@ -70,19 +83,43 @@ async def _check(directory: Path, lower_limits: bool) -> list[str]:
     return to_do
 
 
-async def _run(directory: Path, lower_limits: bool, *, no_page: bool) -> None:
+async def _run(directory: Path, lower_limits: bool, *, begin: bool, no_page: bool) -> None:
     require_real(directory)
     require_finished(directory)
     require_here(directory)
-    config = load(directory)
-    plane = ControlPlane(directory, config, SystemClock(), lower_limits=lower_limits)
+    config, clock = load(directory), SystemClock()
+    if begin:
+        await _begin(directory, config)
+    work: ControlPlane | StandbyMachine
+    if config.standby.machine:
+
+        def plane(settings: HubConfig, leadership: Leadership) -> ControlPlane:
+            options: Any = {"lower_limits": lower_limits, "leadership": leadership}
+            return ControlPlane(directory, settings, clock, **options)
+
+        work = StandbyMachine(directory, config, clock, plane)
+    else:
+        work = ControlPlane(directory, config, clock, lower_limits=lower_limits)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, plane.stop)
+        loop.add_signal_handler(number, work.stop)
     with_page = config.page.listen and not no_page
     try:
         async with page_beside(directory) if with_page else contextlib.nullcontext():
-            await plane.run()
+            await work.run()
     except* HubError as group:
         raise group.exceptions[0] from None
     structlog.get_logger().info("stopped")
+
+
+async def _begin(directory: Path, config: HubConfig) -> None:
+    """Begin a journal with the hub.db of this machine. Raises: HubError: a control plane runs somewhere."""
+    if not config.standby.machine:
+        raise HubError("[standby] in hub.toml names no machine", hint="see docs/cluster.md")
+    system = await connect(config.nats.url, config.nats.system)
+    try:
+        await SingleInstance(system, 0, system.new_inbox()).require_alone()
+        async with hub_client(directory) as client:
+            await begin_journal(client, directory, config)
+    finally:
+        await system.close()
