@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -143,10 +143,10 @@ async def test_a_newer_rotation_is_not_overwritten_by_what_was_heard_of_an_older
 def test_who_is_about_to_shut_a_vehicle_out_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rotation: Rotation, warning: str
 ) -> None:
-    async def found(*_: object) -> tuple[Rotation, bool, None]:
-        return rotation, False, None
+    def found(*_: object) -> dict[str, object]:
+        return {"rotation": asdict(rotation), "begun": False, "problem": None}
 
-    monkeypatch.setattr(rotate, "_rotate", found)
+    monkeypatch.setattr(rotate, "act", found)
     monkeypatch.setattr(rotate, "log_to_stderr", lambda: None)
     told = CliRunner().invoke(rotate.rotate, ["VID-001", "--dir", str(tmp_path)]).output
     assert "To begin anew: --again" in told

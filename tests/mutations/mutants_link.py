@@ -118,10 +118,8 @@ LINK_MUTANTS = (
         "epoch-untold",
         "of a new epoch the hub is not told that its lanes are to be sourced",
         "agent/backhaul_agent/push/policy.py",
-        "        before = self.word\n        if epoch != self.epoch:\n            self.epoch = epoch\n"
-        "            self._lanes.clear()\n",
-        "        if epoch != self.epoch:\n            self.epoch = epoch\n"
-        "            self._lanes.clear()\n        before = self.word\n",
+        "            self.epoch = epoch\n            self._lanes.clear()\n",
+        "            self.epoch = epoch\n            self._lanes.clear()\n            before = self.word\n",
         named(
             "tests/agent/test_push_policy.py",
             "test_the_hub_is_told_of_a_new_epoch_at_once",
