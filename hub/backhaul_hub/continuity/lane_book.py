@@ -282,11 +282,14 @@ class Continuity:
         live = newest.get(LIVE)
         if live is None:
             return list(newest.values())
-        found = [(key, key._replace(epoch=live.epoch)) for key in newest.values()]
-        return [
-            spoken if spoken in self.lanes and self.lanes[spoken].seen else heard
-            for heard, spoken in found
-        ]
+        epoch = live.epoch
+        found = list(newest.values())
+        for at, heard in enumerate(found):
+            if heard.epoch != epoch:
+                spoken = heard._replace(epoch=epoch)
+                if spoken in self.lanes and self.lanes[spoken].seen:
+                    found[at] = spoken
+        return found
 
     def _bound(self, key: LaneKey, seq: int, stored_ns: int) -> str | None:
         state = self.lanes.get(key)
