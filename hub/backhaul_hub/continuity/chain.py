@@ -111,6 +111,18 @@ class Chain:
         if link and seq > 1 and seq - 1 not in held:
             self.starts[seq] = link
 
+    def goes_on(self, seq: int, link: bytes, own: bytes) -> bool:
+        """Take in a message as `add` does, if it links to the last of the one stretch that there is.
+
+        Nearly every message does. False: nothing was taken in. `seq - 1` is held, and nothing above it.
+        """
+        if len(self.ends) != 1 or self.starts or not (link and own):
+            return False
+        if self.ends.get(seq - 1) != link:
+            return False
+        self.ends = {seq: own}
+        return True
+
     def repeat(self, seq: int, own: bytes) -> bool:
         """Take in a message that is held already; return whether somebody is to compare it with that one."""
         known = self.ends.get(seq)
