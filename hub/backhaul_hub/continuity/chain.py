@@ -112,15 +112,14 @@ class Chain:
             self.starts[seq] = link
 
     def goes_on(self, seq: int, link: bytes, own: bytes) -> bool:
-        """Take in a message as `add` does, if it links to the last of the one stretch that there is.
+        """Take in a message as `add` does, if it links to the last of all that is held, whose hash is known.
 
         Nearly every message does. False: nothing was taken in. `seq - 1` is held, and nothing above it.
         """
-        if len(self.ends) != 1 or self.starts or not (link and own):
+        if not (link and own) or self.ends.get(seq - 1) != link or seq in self.ends:
             return False
-        if self.ends.get(seq - 1) != link:
-            return False
-        self.ends = {seq: own}
+        del self.ends[seq - 1]
+        self.ends[seq] = own
         return True
 
     def repeat(self, seq: int, own: bytes) -> bool:
