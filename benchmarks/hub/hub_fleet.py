@@ -85,13 +85,13 @@ async def _measure(
             run = Run(SimulatedVehicles(plan), store.send, SystemClock())
             await run.introduce()
             await store.flush(api)
-            await _all_read(hub, client, api)
+            await _all_read(hub, api)
             before, used_s = store.messages, _used_s(hub)
             told = await _last_seq(api, DOWN)
             began_s = asyncio.get_running_loop().time()
             await run.live(0.0, 0.0)
             await store.flush(api)
-            await _all_read(hub, client, api)
+            await _all_read(hub, api)
             elapsed_s = asyncio.get_running_loop().time() - began_s
         messages = store.messages - before
         control_s, server_s = (now - then for now, then in zip(_used_s(hub), used_s, strict=True))
@@ -140,7 +140,7 @@ async def _simulator(hub: HubRig) -> AsyncIterator[Client]:
     login = new_login(read_keys(hub.directory), "simulator", "UP", now_s=now_s, rights=rights)
     creds = hub.directory.parent / "simulator.creds"
     write_private(creds, login.text())
-    simulator = await connect(*hub.addresses(), Login(creds=str(creds)), inbox_prefix=INBOX)
+    simulator = await connect(hub.addresses()[0], Login(creds=str(creds)), inbox_prefix=INBOX)
     try:
         yield simulator
     finally:
@@ -155,7 +155,7 @@ def _taking_in(stream: str) -> dict[str, Any]:
     }
 
 
-async def _all_read(hub: HubRig, client: Client, api: JetStreamApi) -> None:
+async def _all_read(hub: HubRig, api: JetStreamApi) -> None:
     """Return when the control plane has read all that stands in UP."""
     ends = [await _last_seq(api, up_name(shard)) for shard in range(_SHARDS)]
     async with (
@@ -165,7 +165,7 @@ async def _all_read(hub: HubRig, client: Client, api: JetStreamApi) -> None:
         while True:
             hub.control.assert_alive()
             rows = await registry.fetch("SELECT stream, seq FROM position")
-            read = {stream: seq for stream, seq in rows}
+            read: dict[str, int] = {row[0]: row[1] for row in rows}
             if all(read.get(up_name(shard), 0) >= end for shard, end in enumerate(ends)):
                 return
             await asyncio.sleep(_POLL_S)

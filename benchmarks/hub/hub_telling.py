@@ -48,6 +48,7 @@ class OneByOne(JetStreamApi):
         *,
         taken: Callable[[Sequence[Publication]], None] = lambda _: None,
     ) -> None:
+        """Store messages as `JetStreamApi.publish_all`, but for batches."""
         for subject, body in messages:
             await self.publish(subject, body)
             taken([(subject, body)])

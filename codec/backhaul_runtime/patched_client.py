@@ -59,7 +59,7 @@ _SUBJECT = re.compile(r"[^ \t\r\n]+")
 
 
 def header_block(headers: Iterable[tuple[str, str]]) -> bytes:
-    """Return headers, whose names and values are ASCII without line ends, as `Outgoing` has them."""
+    """Return headers as `Outgoing` has them. Names and values are ASCII without line ends."""
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers)
     return f"NATS/1.0\r\n{lines}\r\n".encode("ascii")
 

@@ -11,12 +11,12 @@ from nats import errors
 from backhaul_hub.errors import JetStreamError
 from backhaul_hub.nats.jetstream import Fence, JetStreamApi, Json, Publication
 from backhaul_runtime.jetstream import WRONG_LAST_SEQUENCE
-from backhaul_runtime.patched_client import PatchedClient
 from tests.support.rig import patient
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
+    from backhaul_runtime.patched_client import PatchedClient
     from tests.support.nats_server import NatsServer
 
 pytestmark = pytest.mark.nats

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-
 def test_a_watermark_is_told_when_it_has_risen_or_has_truly_sunk() -> None:
     hub = Hub(1, 2, 3)
     hub.settled = False

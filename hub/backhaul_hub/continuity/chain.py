@@ -112,7 +112,7 @@ class Chain:
             self.starts[seq] = link
 
     def goes_on(self, seq: int, link: bytes, own: bytes) -> bool:
-        """Take in a message as `add` does, if it links to the last of all that is held, whose hash is known.
+        """Take in a message as `add` does, if it links to the last message held, and the hash of that one is known.
 
         Nearly every message does. False: nothing was taken in. `seq - 1` is held, and nothing above it.
         """

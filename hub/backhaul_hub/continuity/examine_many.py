@@ -163,7 +163,7 @@ def _place(subject: str) -> tuple[Uplink, SubjectNames] | None:
 
 @lru_cache(16_384)
 def _leaf(leaf_subject: str) -> tuple[Uplink, SubjectNames] | None:
-    """Return what all vehicles' subjects share that end in this one; one text of it is kept for all of them."""
+    """Return the names that subjects of all vehicles share by this end; one copy of its text is kept."""
     try:
         uplink = parse_leaf(leaf_subject)
     except SubjectError:

@@ -1,8 +1,8 @@
-"""What the hub knows of a fleet, kept out of Python's search for garbage.
+"""The long-lived objects of the control plane, kept out of Python's search for garbage.
 
 The search for cycles looks at every object that there is: of 100,000 vehicles for more than a second, again and
-again, while nothing else runs. Nearly all of it stays for good, and references free what goes. So what has
-been loaded at the start is taken out, and later, ever more seldom, what has come since.
+again, while nothing else runs. Nearly all objects stay for good, and references free the others. So all that were
+loaded at the start are taken out, and later, ever more seldom, all that have come since.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ class Heap(Subsystem):
         self._sleep = sleep
 
     async def start(self) -> None:
-        """Take out what has been loaded."""
+        """Take out the objects that have been loaded."""
         gc.set_threshold(*_THRESHOLDS)
         _take_out()
 
     def tasks(self) -> Tasks:
-        """Return the task that takes out what comes later."""
+        """Return the task that takes out later objects."""
         yield self._run()
 
     async def _run(self) -> None:

@@ -40,14 +40,14 @@ _EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 
 
 class Fence(NamedTuple):
-    """A word in a stream that whoever leads has written: once another stands there, who leads no more is refused."""
+    """The leader's word in a stream: once another control plane has written there, the server refuses the former leader."""
 
     subject: str
     seq: int
     """Of the last message on that subject in the stream."""
 
     def headers(self) -> dict[str, str]:
-        """Return what has the server refuse a message, or a batch that begins with it, once the word is another."""
+        """Return the headers by which the server refuses a message, or the batch that it begins, once the word is another."""
         return {_EXPECTED: str(self.seq), f"{_EXPECTED}-Subject": self.subject}
 
 
@@ -185,8 +185,7 @@ class JetStreamApi(JetStreamCalls):
             [("Nats-Batch-Id", batch_id), ("Nats-Batch-Sequence", "1"), *first]
         )
         await cast("PatchedClient", self._client).publish_many(
-            (other, block, content)
-            for (other, content), block in zip(others, blocks, strict=True)
+            (other, block, content) for (other, content), block in zip(others, blocks, strict=True)
         )
         headers = {
             "Nats-Batch-Id": batch_id,
