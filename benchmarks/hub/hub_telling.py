@@ -1,6 +1,6 @@
 """Measure how many words a second the control plane can tell vehicles, and the processor time of one.
 
-10,000 vehicles' lanes go on by a message, again and again, and the teller writes the watermark of each into a DOWN of a real
+10,000 vehicles' lanes go on by a message, again and again, and the notifier writes the watermark of each into a DOWN of a real
 server: once with a publish each, as it was before batches; once in atomic batches; once in batches behind a fence.
 What is said of each word beside DOWN is counted in.
 """
@@ -22,7 +22,7 @@ from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.device import Device
 from backhaul_hub.links.speaker import Speaker
 from backhaul_hub.nats.jetstream import Fence, JetStreamApi, Publication
-from backhaul_hub.uplink.notify import Teller
+from backhaul_hub.uplink.notify import WatermarkNotifier
 from backhaul_hub.uplink.standing_requests import StandingRequest
 from backhaul_runtime.clock import SystemClock
 from benchmarks import scratch
@@ -116,7 +116,7 @@ async def _tell(client: Client, api: JetStreamApi, server: int, rounds: int) -> 
     async def nothing_stands() -> dict[Place, StandingRequest]:
         return {}
 
-    teller = Teller(
+    notifier = WatermarkNotifier(
         *(api, continuity, clock),
         devices=devices.keys,
         links={},
@@ -134,11 +134,11 @@ async def _tell(client: Client, api: JetStreamApi, server: int, rounds: int) -> 
             continuity.arrived(key, number + 1, 100, number, link=link, own=own)
         began = _now_s(server)
         end = await _last_seq(api) + _VEHICLES
-        telling = asyncio.create_task(teller.tell_watermarks(_POLL_S))
+        telling = asyncio.create_task(notifier.tell_watermarks(_POLL_S))
         async with asyncio.timeout(_TIMEOUT_S):
             while await _last_seq(api) < end:
                 if telling.done():
-                    raise BenchmarkError("the teller has ended")
+                    raise BenchmarkError("the notifier has ended")
                 await asyncio.sleep(_POLL_S)
         telling.cancel()
         await asyncio.gather(telling, return_exceptions=True)
