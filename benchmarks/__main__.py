@@ -80,6 +80,8 @@ BENCHMARKS = (
     Benchmark("hub/new_source", "for how long a shard waits when a vehicle is added to it"),
     Benchmark("hub/migrate", "for how long a hub stands still when it moves to another server"),
     Benchmark("hub/hub_reading", "processor time of a message of UP, by the messages of a turn"),
+    Benchmark("hub/hub_fleet", "what a fleet's messages cost the control plane, end to end"),
+    Benchmark("hub/hub_telling", "words a second to vehicles, one by one and in batches"),
     Benchmark("hub/hub_twin", "what newest readings and rebroadcast cost the control plane"),
     Benchmark("hub/page", "10,000 devices in a browser: the first picture, 1,000 changes a second"),
     Benchmark("link/per_node", "what streams for every node cost, beside shared ones"),

@@ -23,9 +23,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from nats import errors
 from nats.aio.client import DEFAULT_FLUSH_TIMEOUT, Client, Srv
 from nats.aio.transport import TcpTransport
 from nats.errors import Error as NatsError
@@ -51,6 +52,16 @@ TcpTransport.wait_closed = _wait_closed  # type: ignore[method-assign]
 
 RawMessage = Callable[[bytes, bytes, bytes], Awaitable[None]]
 """Takes a message as it came: subject, header block (empty where there is none), body."""
+
+Outgoing = tuple[str, bytes, bytes]
+"""A subject, its header block as the server reads it (empty: none), a body."""
+_SUBJECT = re.compile(r"[^ \t\r\n]+")
+
+
+def header_block(headers: Iterable[tuple[str, str]]) -> bytes:
+    """Return headers as `Outgoing` has them. Names and values are ASCII without line ends."""
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers)
+    return f"NATS/1.0\r\n{lines}\r\n".encode("ascii")
 
 
 class PatchedClient(Client):
@@ -86,6 +97,46 @@ class PatchedClient(Client):
         finally:
             if task.cancelling() > before:
                 raise asyncio.CancelledError
+
+    async def publish_many(self, messages: Iterable[Outgoing]) -> None:
+        """Publish messages in their order, all of them or none, as `publish` does each.
+
+        For whoever has hundreds at a time: nats-py takes some 10 us for the checks and awaits of one.
+
+        Raises:
+            NatsError: the connection is closed, or has no room for them while it is lost; a subject is
+                none, or a message larger than the server takes.
+        """
+        lines = bytearray()
+        count = size = 0
+        for subject, headers, body in messages:
+            length = len(headers) + len(body)
+            if not _SUBJECT.fullmatch(subject):
+                raise errors.BadSubjectError
+            if length > self._max_payload:
+                raise errors.MaxPayloadError
+            if headers:
+                lines += b"HPUB %b %d %d\r\n" % (subject.encode(), len(headers), length)
+                lines += headers
+            else:
+                lines += b"PUB %b %d\r\n" % (subject.encode(), length)
+            lines += body
+            lines += b"\r\n"
+            count += 1
+            size += len(body)
+        if self.is_closed:
+            raise errors.ConnectionClosedError
+        if self.is_draining_pubs:
+            raise errors.ConnectionDrainingError
+        if not self.is_connected and len(lines) + self._pending_data_size > self._max_pending_size:
+            raise errors.OutboundBufferLimitError
+        if not count:
+            return
+        self.stats["out_msgs"] += count
+        self.stats["out_bytes"] += size
+        await self._send_command(bytes(lines))
+        if self._flush_queue is not None and self._flush_queue.empty():
+            await self._flush_pending()
 
     async def connect(self, *args: Any, **options: Any) -> None:
         """Connect as nats-py does; leave nothing open where that fails or is cut short."""

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
+from nats import errors
 
 from backhaul_hub.errors import JetStreamError
-from backhaul_hub.nats.jetstream import JetStreamApi, Json, Publication
+from backhaul_hub.nats.jetstream import Fence, JetStreamApi, Json, Publication
+from backhaul_runtime.jetstream import WRONG_LAST_SEQUENCE
 from tests.support.rig import patient
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
+    from backhaul_runtime.patched_client import PatchedClient
     from tests.support.nats_server import NatsServer
 
 pytestmark = pytest.mark.nats
@@ -41,8 +44,8 @@ async def test_each_message_is_stored_and_heard_of_and_the_server_answers_once_a
     async with down(nats_server, allow_atomic=True) as api:
         answers, taken, published = list[Json](), list[Publication](), list[Publication]()
 
-        async def note(subject: str, body: bytes) -> None:
-            published.append((subject, body))
+        async def note(messages: Sequence[Publication]) -> None:
+            published.extend(messages)
 
         api.on_stored, api.on_published = answers.append, note
         await api.publish_all(words(1003), taken=taken.extend)
@@ -72,3 +75,44 @@ async def test_of_a_batch_that_is_refused_nothing_is_taken(nats_server: NatsServ
             await api.publish_all(words(20), taken=taken.extend)
         assert taken == []
         assert (await api.request("STREAM.INFO.DOWN"))["state"]["messages"] == 0
+
+
+async def test_behind_a_fence_nothing_is_taken_once_another_leads(nats_server: NatsServer) -> None:
+    async with down(nats_server, allow_atomic=True, max_msgs_per_subject=1) as api:
+        other = JetStreamApi(api._client)
+        led = (await other.publish("in._lead", b"this one"))["seq"]
+        api.fence_of = lambda _: Fence("in._lead", led)
+        taken = list[Publication]()
+        await api.publish_all(words(503), taken=taken.extend)
+        await api.publish("in.VID-0001.s", b"again")
+        assert len(taken) == 503
+        end = (await other.publish("in._lead", b"that one"))["seq"]
+        for some in (words(503), words(2)):
+            with pytest.raises(JetStreamError) as refused:
+                await api.publish_all(some, taken=taken.extend)
+            assert refused.value.err_code == WRONG_LAST_SEQUENCE
+        assert len(taken) == 503
+        assert (await api.request("STREAM.INFO.DOWN"))["state"]["last_seq"] == end
+
+
+async def test_messages_published_together_come_as_those_published_one_by_one(
+    nats_server: NatsServer,
+) -> None:
+    async with down(nats_server) as api:
+        client = cast("PatchedClient", api._client)
+        heard = await client.subscribe("say.*")
+        await client.publish("say.a", b"1", headers={"X": "y"})
+        await client.publish("say.b", b"")
+        await client.publish_many(
+            [("say.a", b"NATS/1.0\r\nX: y\r\n\r\n", b"1"), ("say.b", b"", b"")]
+        )
+        come = [await heard.next_msg(timeout=30) for _ in range(4)]
+        seen = [(each.subject, each.headers, each.data) for each in come]
+        assert seen[:2] == seen[2:]
+        for bad in ("", "say a", "say\r\nPUB"):
+            with pytest.raises(errors.BadSubjectError):
+                await client.publish_many([("say.c", b"", b""), (bad, b"", b"")])
+        with pytest.raises(errors.MaxPayloadError):
+            await client.publish_many([("say.c", b"", b""), ("say.d", b"", bytes(2 << 20))])
+        await client.publish("say.end", b"")
+        assert (await heard.next_msg(timeout=30)).subject == "say.end"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
@@ -23,6 +24,9 @@ from backhaul_hub.links.beside import (
 from backhaul_hub.links.speaker import LOOK_S, Speaker
 from backhaul_hub.nats.jetstream import JetStreamApi
 from tests.support.agent_clock import FakeClock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 DEVICE = "VID-001"
 
@@ -174,10 +178,10 @@ class Wire:
         self.fails = False
         self.stats = {"reconnects": 0}
 
-    async def publish(self, subject: str, body: bytes) -> None:
+    async def publish_many(self, messages: Iterable[tuple[str, bytes, bytes]]) -> None:
         if self.fails:
             raise NatsError
-        self.said.append((subject, body))
+        self.said += [(subject, body) for subject, _, body in messages]
 
 
 async def test_a_device_that_could_not_be_spoken_to_is_woken_later() -> None:
@@ -185,12 +189,11 @@ async def test_a_device_that_could_not_be_spoken_to_is_woken_later() -> None:
     known = {DEVICE: Device(DEVICE, "tok", "key", 0)}
     speaker = Speaker(clock, known.get)
     speaker.start(wire, api)  # type: ignore[arg-type]
-    await api.on_published("in.VID-001.c.1", b"{}")
-    await api.on_published("in.VID-002.c.1", b"{}")
-    await api.on_published("fleet.prod.veh.VID-001.x", b"{}")
+    for subject in ("in.VID-001.c.1", "in.VID-002.c.1", "fleet.prod.veh.VID-001.x"):
+        await api.on_published([(subject, b"{}")])
     assert wire.said == [("w.VID-001.tok.c.1", b"{}")]
     wire.fails = True
-    await api.on_published("in.VID-001.c.2", b"{}")
+    await api.on_published([("in.VID-001.c.2", b"{}")])
     assert speaker.beside.due(clock.monotonic_s()) == []
     clock.advance(LOOK_S)
     assert speaker.beside.due(clock.monotonic_s()) == [Said(DEVICE, WAKE, b"")]

@@ -224,7 +224,7 @@ def test_a_device_that_invents_lanes_is_looked_through_once_a_second(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     continuity, looks = Continuity(), 0
-    current = Continuity._current
+    current = Continuity.current_keys
 
     def counted(self: Continuity, device: str) -> list[LaneKey]:
         nonlocal looks
@@ -233,7 +233,7 @@ def test_a_device_that_invents_lanes_is_looked_through_once_a_second(
 
     for number in range(LANES_MAX):
         feed(continuity, LANE._replace(lane=f"n_{number}"), 1)
-    monkeypatch.setattr(Continuity, "_current", counted)
+    monkeypatch.setattr(Continuity, "current_keys", counted)
     for tenth in range(30):
         assert feed(continuity, LANE, 1, tenth * 10**8) == "epochs"
     assert looks == 3

@@ -65,6 +65,12 @@ def test_a_device_in_its_first_epoch_is_told_nothing() -> None:
     assert FormerEpochs(hub.continuity).untold(["VID-001"]) == {}
 
 
+def test_a_device_whose_only_epoch_is_over_is_told_of_it() -> None:
+    hub = Hub(1, 2)
+    hub.continuity.end(KEY.device, KEY.epoch)
+    assert FormerEpochs(hub.continuity).untold(["VID-001"]) == {PLACE: {7: held(2)}}
+
+
 def test_of_many_the_newest_are_told() -> None:
     hub = Hub()
     for number in range(EPOCHS_MAX + 5):

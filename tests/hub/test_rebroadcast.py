@@ -10,18 +10,21 @@ from backhaul_hub.broadcast.points import Rebroadcast, Told
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import pytest
     from nats.aio.client import Client
 
 
 class Listener:
     is_connected = True
+    max_payload = 1 << 20
 
     def __init__(self) -> None:
         self.heard: list[bytes] = []
 
-    async def publish(self, _: str, payload: bytes) -> None:
-        self.heard.append(payload)
+    async def publish_many(self, messages: Iterable[tuple[str, bytes, bytes]]) -> None:
+        self.heard += [payload for _, _, payload in messages]
 
 
 async def test_the_oldest_goes_where_more_bytes_wait_than_there_is_room_for(
@@ -47,11 +50,12 @@ async def test_what_is_dropped_while_one_is_published_ends_nothing(
 ) -> None:
     """A connection whose buffer is full has others take turns in the midst of publishing."""
     monkeypatch.setattr(rebroadcast, "WAITING_BYTES_MAX", 10)
+    monkeypatch.setattr(rebroadcast, "_AT_ONCE", 1)
 
     class Slow(Listener):
-        async def publish(self, subject: str, payload: bytes) -> None:
-            await super().publish(subject, payload)
-            if payload == b"1":
+        async def publish_many(self, messages: Iterable[tuple[str, bytes, bytes]]) -> None:
+            await super().publish_many(messages)
+            if self.heard == [b"1"]:
                 telling.tell([Told(("a",), b"5" * 10)])
 
     listener = Slow()
@@ -62,5 +66,17 @@ async def test_what_is_dropped_while_one_is_published_ends_nothing(
     assert not running.done()
     assert listener.heard == [b"1", b"5" * 10]
     assert telling.dropped == 3
+    running.cancel()
+    await asyncio.wait([running])
+
+
+async def test_a_payload_that_no_server_takes_keeps_no_other_from_being_told() -> None:
+    listener = Listener()
+    telling = Rebroadcast(cast("Client", listener))
+    telling.tell(Told(("a", "b"), payload) for payload in (b"1", b"2" * (2 << 20), b"3"))
+    running = asyncio.create_task(telling.run())
+    await until(lambda: telling.published == 4)
+    assert listener.heard == [b"1", b"1", b"3", b"3"]
+    assert telling.dropped == 1
     running.cancel()
     await asyncio.wait([running])

@@ -20,8 +20,6 @@ from tests.support.waiting import until
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from backhaul_hub.continuity.lane_state import LaneState
-
 
 def test_a_watermark_is_told_when_it_has_risen_or_has_truly_sunk() -> None:
     hub = Hub(1, 2, 3)
@@ -97,13 +95,13 @@ async def test_what_could_not_be_told_is_as_untold_as_before() -> None:
 
 def test_of_a_device_of_which_nothing_is_new_nobody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     hub, asked = Hub(1, 2), list[str]()
-    current = hub.continuity.current
+    current = hub.continuity.current_keys
 
-    def ask(device: str) -> dict[str, tuple[int, LaneState]]:
+    def ask(device: str) -> list[LaneKey]:
         asked.append(device)
         return current(device)
 
-    monkeypatch.setattr(hub.continuity, "current", ask)
+    monkeypatch.setattr(hub.continuity, "current_keys", ask)
     assert hub.tell() == {KEY: 2}
     asked.clear()
     assert hub.tell() == {}

@@ -65,6 +65,15 @@ def peek(message: bytes) -> Header:
     return _read_header(message)[0]
 
 
+def body_bytes_of(message: bytes) -> int:
+    """Return a body's size in bytes by its header, 0 where that is too short; faster than `peek`, and nothing is proven."""
+    if len(message) <= CHAINED_BYTES:
+        return 0
+    if message[0] & 0x0F == CHAINED:
+        return int.from_bytes(message[11:14], "little") + 1
+    return int.from_bytes(message[14:18], "little")
+
+
 def restamp(message: bytes, *, epoch: int, seq: int) -> bytes:
     """Return the message in version 1 with another epoch and seq; the body is not touched. Raises: CodecError."""
     header, codec, crc, payload_at = _read_header(message)

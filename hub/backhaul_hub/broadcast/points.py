@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import msgspec
 import structlog
@@ -25,13 +25,14 @@ from backhaul_codec.subjects import encode_token
 from backhaul_hub.sync.core import Announcement
 from backhaul_hub.sync.newest_readings import NewReading, point_json
 from backhaul_hub.sync.tree import address_of
+from backhaul_runtime.patched_client import PatchedClient
 
 log = structlog.get_logger(__name__)
 
 WAITING_MAX, WAITING_BYTES_MAX = 100_000, 64 << 20
 """Payloads, and their bytes. Listeners get no more than the newest of what the hub has no time to tell them."""
 
-_AT_ONCE = 256
+_AT_ONCE, _AT_ONCE_BYTES = 256, 1 << 18
 
 _token = lru_cache(16_384)(encode_token)
 _encode = msgspec.json.Encoder().encode
@@ -77,11 +78,11 @@ class Rebroadcast:
     """Publishes messages in order; drops the oldest where it cannot keep up.
 
     Args:
-        client: a connection in account HUB.
+        client: a connection in account HUB, a `PatchedClient`.
     """
 
     def __init__(self, client: Client) -> None:
-        self._client = client
+        self._client = cast("PatchedClient", client)
         self._waiting: deque[Told] = deque()
         self._waiting_bytes = 0
         self._due = asyncio.Event()
@@ -107,28 +108,33 @@ class Rebroadcast:
             await self._due.wait()
             self._due.clear()
             while self._waiting:
-                for _ in range(_AT_ONCE):
-                    # Looked at each time: while one is published, what waits may be dropped for its bytes.
-                    if not self._waiting:
-                        break
-                    await self._publish(self._next())
+                await self._publish(self._next_ones())
                 # To publish is to fill a buffer: nobody else would get a turn by that.
                 await asyncio.sleep(0)
+
+    def _next_ones(self) -> list[Told]:
+        some, size = list[Told](), 0
+        while self._waiting and len(some) < _AT_ONCE and size < _AT_ONCE_BYTES:
+            some.append(self._next())
+            size += len(some[-1].subjects) * len(some[-1].payload)
+        return some
 
     def _next(self) -> Told:
         one = self._waiting.popleft()
         self._waiting_bytes -= len(one.payload)
         return one
 
-    async def _publish(self, one: Told) -> None:
+    async def _publish(self, some: Sequence[Told]) -> None:
         if not self._client.is_connected:
-            self.dropped += 1
+            self.dropped += len(some)
             return
+        fit = [each for each in some if len(each.payload) <= self._client.max_payload]
+        self.dropped += len(some) - len(fit)
+        every = [(subject, b"", each.payload) for each in fit for subject in each.subjects]
         try:
-            for subject in one.subjects:
-                await self._client.publish(subject, one.payload)
+            await self._client.publish_many(every)
         except NatsError as error:
-            self.dropped += 1
-            log.warning("not_told", subject=one.subjects[0], error=repr(error))
+            self.dropped += len(fit)
+            log.warning("not_told", subject=every[0][0], error=repr(error))
         else:
-            self.published += len(one.subjects)
+            self.published += len(every)

@@ -111,6 +111,17 @@ class Chain:
         if link and seq > 1 and seq - 1 not in held:
             self.starts[seq] = link
 
+    def goes_on(self, seq: int, link: bytes, own: bytes) -> bool:
+        """Take in a message as `add` does, if it links to the last message held, and the hash of that one is known.
+
+        Nearly every message does. False: nothing was taken in. `seq - 1` is held, and nothing above it.
+        """
+        if not (link and own) or self.ends.get(seq - 1) != link or seq in self.ends:
+            return False
+        del self.ends[seq - 1]
+        self.ends[seq] = own
+        return True
+
     def repeat(self, seq: int, own: bytes) -> bool:
         """Take in a message that is held already; return whether somebody is to compare it with that one."""
         known = self.ends.get(seq)

@@ -56,12 +56,12 @@ class FrameNewest(NamedTuple):
         return self.rows.newest_ns[self.frame]
 
     def each(self) -> Iterator[tuple[SeriesName, int, Value]]:
-        """Yield each series with the time (ns) and the value of its newest point."""
+        """Return each series with the time (ns) and the value of its newest point."""
         rows, frame = self.rows, self.frame
         first = rows.first[frame]
         last = rows.first[frame + 1] if frame + 1 < len(rows.first) else len(rows.name)
-        for at in range(first, last):
-            yield rows.names[rows.name[at]], rows.time[at], rows.value[at]
+        names = map(rows.names.__getitem__, rows.name[first:last])
+        return zip(names, rows.time[first:last], rows.value[first:last], strict=True)
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
-from backhaul_codec import CodecError, hash_of, peek
+from backhaul_codec import CodecError, hash_of
 from backhaul_codec.bulk.newest_columns import newest_rows
 from backhaul_codec.bulk.small_envelopes import FEWEST
 from backhaul_codec.bulk.small_frames import read_small_frames
@@ -19,7 +19,7 @@ from backhaul_codec.kinds import BUNDLE, FRAME
 from backhaul_codec.points import Kind
 from backhaul_codec.subjects import DEVICE_ID, SubjectError, Uplink, parse_leaf
 from backhaul_codec.wire.dictionaries import digest_in, is_packed, plain
-from backhaul_codec.wire.envelope import link_of
+from backhaul_codec.wire.envelope import body_bytes_of, link_of
 from backhaul_codec.wire.expansion import ROW_BYTES, Expansion
 from backhaul_hub.continuity.examine import (
     SEQ_MAX,
@@ -78,28 +78,25 @@ class _Read:
     `names` is None for one that is to be examined alone; `size` is that of the body otherwise.
     """
 
-    __slots__ = ("body", "came", "device", "names", "size", "subject")
+    __slots__ = ("body", "came", "names", "size", "subject", "uplink")
 
     def __init__(self, subject: str, came: bytes, find: Find) -> None:
         self.subject, self.came, self.body = subject, came, came
         self.names: SubjectNames | None = None
         self.size = 0
-        prefix, _, rest = subject.partition(".")
-        self.device, _, leaf_subject = rest.partition(".")
-        if prefix != "up" or not DEVICE_ID.match(self.device):
+        place = _place(subject)
+        if place is None:
             return
-        names = _names(leaf_subject)
-        if names is None:
+        size = body_bytes_of(came)
+        if not 0 < size <= _BODY_BYTES_MAX:
             return
-        try:
-            size = peek(came).raw_len
-            if size > _BODY_BYTES_MAX:
+        if is_packed(came):
+            try:
+                self.body = plain(came, partial(find, place[0].device))
+            except CodecError:
                 return
-            if is_packed(came):
-                self.body = plain(came, partial(find, self.device))
-        except CodecError:
-            return
-        self.names, self.size = names, size
+        self.uplink, self.names = place
+        self.size = size
 
 
 def _parts(messages: Sequence[_Read]) -> Iterator[Sequence[_Read]]:
@@ -117,52 +114,60 @@ def _parts(messages: Sequence[_Read]) -> Iterator[Sequence[_Read]]:
 def _examined(some: Sequence[_Read], columns: Columns) -> Iterator[tuple[int, Examined]]:
     """Yield for each frame of these columns its index and its contents."""
     rows = newest_rows(columns)
-    stamps = zip(
-        *(each.tolist() for each in (columns.message, columns.epoch, columns.seq, columns.clock)),
-        strict=True,
-    )
-    for frame, (index, epoch, seq, clock) in enumerate(stamps):
+    each_of = (columns.message, columns.epoch, columns.seq, columns.clock)
+    stamps = zip(*(each.tolist() for each in each_of), strict=True)
+    sizes = zip(rows.points, rows.text_bytes, rows.clear, strict=True)
+    for frame, ((index, epoch, seq, clock), (points, text_bytes, clear)) in enumerate(
+        zip(stamps, sizes, strict=True)
+    ):
         if not (epoch and 0 < seq <= SEQ_MAX):
             continue
         read = some[index]
-        device, came, points = read.device, read.came, rows.points[frame]
-        uplink = _uplink(device, read.subject[len(device) + 4 :])
+        uplink, came, body = read.uplink, read.came, read.body
         yield (
             index,
+            # By place: names would cost as much as all else here.
             Examined(
-                LaneKey(device, uplink.lane, epoch),
+                LaneKey(uplink.device, uplink.lane, epoch),
                 seq,
                 uplink,
-                read.body,
-                expansion=Expansion(points, points * ROW_BYTES + rows.text_bytes[frame]),
-                link=link_of(came),
-                own=hash_of(uplink.leaf_subject, came),
-                dictionary=None if read.body is came else digest_in(came),
-                newest=FrameNewest(rows, frame, clock) if rows.clear[frame] else None,
+                body,
+                None,
+                None,
+                Expansion(points, points * ROW_BYTES + text_bytes),
+                link_of(came),
+                hash_of(uplink.leaf_subject, came),
+                0,
+                None if body is came else digest_in(came),
+                FrameNewest(rows, frame, clock) if clear else None,
             ),
         )
 
 
+@lru_cache(1 << 15)
+def _place(subject: str) -> tuple[Uplink, SubjectNames] | None:
+    """Return the names in the subject of a frame or bundle, None of any other."""
+    prefix, _, rest = subject.partition(".")
+    device, _, leaf_subject = rest.partition(".")
+    if prefix != "up" or not DEVICE_ID.match(device):
+        return None
+    known = _leaf(leaf_subject)
+    if known is None:
+        return None
+    leaf, names = known
+    uplink = Uplink(
+        device, leaf.lane, leaf.leaf_subject, leaf.kind, leaf.node, lane_node=leaf.lane_node
+    )
+    return uplink, names
+
+
 @lru_cache(16_384)
-def _leaf(leaf_subject: str) -> Uplink | None:
+def _leaf(leaf_subject: str) -> tuple[Uplink, SubjectNames] | None:
+    """Return the names that subjects of all vehicles share by this end; one copy of its text is kept."""
     try:
-        return parse_leaf(leaf_subject)
+        uplink = parse_leaf(leaf_subject)
     except SubjectError:
         return None
-
-
-@lru_cache(16_384)
-def _names(leaf_subject: str) -> SubjectNames | None:
-    """Return the names of a frame's or bundle's subject, None of any other."""
-    uplink = _leaf(leaf_subject)
-    if uplink is None or uplink.kind not in (FRAME, BUNDLE):
+    if uplink.kind not in (FRAME, BUNDLE):
         return None
-    return SubjectNames(uplink.body_kind, uplink.node, "", "")
-
-
-def _uplink(device: str, leaf_subject: str) -> Uplink:
-    known = _leaf(leaf_subject)
-    assert known is not None
-    return Uplink(
-        device, known.lane, leaf_subject, known.kind, known.node, lane_node=known.lane_node
-    )
+    return uplink, SubjectNames(uplink.body_kind, uplink.node, "", "")

@@ -56,9 +56,9 @@ class FormerEpochs:
 
     def _held(self, device: str) -> dict[Place, Held]:
         continuity = self._continuity
-        keys, current = continuity.of_device(device), continuity.current(device)
-        if len(keys) == len(current):
+        if not continuity.has_former(device):
             return {}
+        keys, current = continuity.of_device(device), continuity.current(device)
         found: dict[Place, list[tuple[int, int, Watermark]]] = {}
         for key in keys:
             known = current.get(key.lane)

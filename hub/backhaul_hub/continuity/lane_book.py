@@ -94,6 +94,13 @@ class Continuity:
         """
         state = self._state(key)
         self._touch(key)
+        if state.goes_on(seq, link, own):
+            if stored_ns >= state.last_seen_ns:
+                state.last_seen_ns = stored_ns
+                self._heard(key, state)
+            state.messages += 1
+            state.body_bytes += body_bytes
+            return True
         was_forked = state.chain.forked
         if state.held.add(seq):
             known = self._repeats.goes_on(key, seq, link)
@@ -275,18 +282,26 @@ class Continuity:
         of an epoch that its ledger has lost. So where a lane has messages in the epoch in which the live
         lane was heard from last, it is that one: a vehicle speaks there every hour, elsewhere maybe not for days.
         """
-        return {key.lane: (key.epoch, self.lanes[key]) for key in self._current(device)}
+        return {key.lane: (key.epoch, self.lanes[key]) for key in self.current_keys(device)}
 
-    def _current(self, device: str) -> list[LaneKey]:
+    def has_former(self, device: str) -> bool:
+        """Tell whether a device has lanes that are not `current`."""
+        return len(self._of_device.get(device, ())) > len(self._newest.get(device, ()))
+
+    def current_keys(self, device: str) -> list[LaneKey]:
+        """Return the keys of `current`."""
         newest = self._newest.get(device, {})
         live = newest.get(LIVE)
         if live is None:
             return list(newest.values())
-        found = [(key, key._replace(epoch=live.epoch)) for key in newest.values()]
-        return [
-            spoken if spoken in self.lanes and self.lanes[spoken].seen else heard
-            for heard, spoken in found
-        ]
+        epoch = live.epoch
+        found = list(newest.values())
+        for at, heard in enumerate(found):
+            if heard.epoch != epoch:
+                spoken = heard._replace(epoch=epoch)
+                if spoken in self.lanes and self.lanes[spoken].seen:
+                    found[at] = spoken
+        return found
 
     def _bound(self, key: LaneKey, seq: int, stored_ns: int) -> str | None:
         state = self.lanes.get(key)
@@ -310,7 +325,7 @@ class Continuity:
         """Forget the former epoch that was heard from longest ago, if that is long enough ago."""
         if now_ns < self._no_room_until_ns.get(key.device, 0):
             return False
-        newest = {*self._newest.get(key.device, {}).values(), *self._current(key.device)}
+        newest = {*self._newest.get(key.device, {}).values(), *self.current_keys(key.device)}
         former = [each for each in self.of_device(key.device) if each not in newest]
         if self._epochs[key.device, key.lane] >= EPOCHS_MAX:
             former = [each for each in former if each.lane == key.lane]
@@ -341,10 +356,10 @@ class Continuity:
         self._moved[key.device] = None
 
     def _heard(self, key: LaneKey, state: LaneState) -> None:
-        if not state.seen or self.is_over(key):
-            return
         lanes = self._newest.setdefault(key.device, {})
         known = lanes.get(key.lane)
+        if known == key or not state.seen or self.is_over(key):
+            return
         if known is None or state.last_seen_ns >= self.lanes[known].last_seen_ns:
             lanes[key.lane] = key
 

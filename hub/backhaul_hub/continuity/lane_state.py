@@ -93,6 +93,19 @@ class LaneState:
         known = max(self.seen.highest, self.explained.highest, self.said)
         return (len(self.held) == 1 and self.held.contiguous >= known) or not self.owed
 
+    def goes_on(self, seq: int, link: bytes, own: bytes) -> bool:
+        """Take in a message that follows all that was ever seen, and links to the last; False: it does not.
+
+        With the results of the steps that all other messages take (`Continuity.arrived`).
+        """
+        if seq - 1 != self.seen.highest or seq - 1 != self.held.highest:
+            return False
+        if not self.chain.goes_on(seq, link, own):
+            return False
+        self.held.add(seq)
+        self.seen.add(seq)
+        return True
+
     def explain(self, low: int, high: int, reason: str, behind: bytes) -> None:
         """Take in that `low..high` will never come; the first word on a seq stands.
 

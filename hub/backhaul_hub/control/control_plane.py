@@ -29,6 +29,7 @@ from backhaul_hub.control.endpoints import Answers
 from backhaul_hub.control.fleet import Devices, Fleet
 from backhaul_hub.control.gate import Gate, Hearing
 from backhaul_hub.control.ground import Ground
+from backhaul_hub.control.heap import Heap
 from backhaul_hub.control.reading import Reading
 from backhaul_hub.control.stream_watch import Streams
 from backhaul_hub.control.subsystem import Subsystem, Tasks, run
@@ -56,6 +57,7 @@ class ControlPlane:
         config: hub.toml, checked.
         lower_limits: whether streams may be given lower limits, which drops data.
         leadership: of this machine among several; None: the hub has one control plane.
+        own_process: whether nothing else runs in this process, so that its garbage collector may be set.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class ControlPlane:
         *,
         lower_limits: bool = False,
         leadership: Leadership | None = None,
+        own_process: bool = False,
     ) -> None:
         self._stop = asyncio.Event()
         time = HubTime.of(directory, config.clock, clock)
@@ -101,6 +104,7 @@ class ControlPlane:
             watching,
             alerts,  # once the tree is known, and health has somebody to look
             answers,
+            *([Heap()] if own_process else []),  # once all is loaded
             Ready(ground, fleet, reading),
         )
 

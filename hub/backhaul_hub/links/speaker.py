@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import cast
 
 import structlog
 from nats.aio.client import Client
@@ -14,8 +15,9 @@ from backhaul_codec.protocol.push import beside_subject
 from backhaul_hub.device import Device
 from backhaul_hub.lane_names import DOWN, down_filters, node_lanes
 from backhaul_hub.links.beside import Beside, Said
-from backhaul_hub.nats.jetstream import JetStreamApi
+from backhaul_hub.nats.jetstream import JetStreamApi, Publication
 from backhaul_runtime.clock import Clock
+from backhaul_runtime.patched_client import PatchedClient
 
 LOOK_S = 1.0
 log = structlog.get_logger(__name__)
@@ -36,11 +38,11 @@ class Speaker:
         self.beside = Beside()
         self._clock = clock
         self._device = device
-        self._client: Client | None = None
+        self._client: PatchedClient | None = None
 
     def start(self, client: Client, api: JetStreamApi) -> None:
-        """Say from now on each message that this API publishes to a device."""
-        self._client = client
+        """Say from now on each message that this API publishes to a device; `client` is a `PatchedClient`."""
+        self._client = cast("PatchedClient", client)
         api.on_published = self._stored
 
     async def run(self) -> None:
@@ -51,8 +53,7 @@ class Speaker:
             now_s = self._clock.monotonic_s()
             if connects != (connects := self._client.stats["reconnects"]):
                 self.beside.wake_all(now_s)
-            for said in self.beside.due(now_s):
-                await self._say(said)
+            await self._say(self.beside.due(now_s))
             await asyncio.sleep(LOOK_S)
 
     def linked(self, device: str) -> None:
@@ -75,18 +76,23 @@ class Speaker:
             for lane in ("", *node_lanes(known))
         }
 
-    async def _stored(self, subject: str, body: bytes) -> None:
-        said = self.beside.stored(subject, body, self._clock.monotonic_s())
-        if said is not None:
-            await self._say(said)
+    async def _stored(self, messages: Sequence[Publication]) -> None:
+        now_s = self._clock.monotonic_s()
+        found = (self.beside.stored(subject, body, now_s) for subject, body in messages)
+        await self._say([said for said in found if said is not None])
 
-    async def _say(self, said: Said) -> None:
-        device = self._device(said.device)
-        if device is None or self._client is None:
+    async def _say(self, some: Sequence[Said]) -> None:
+        found = [(self._device(said.device), said) for said in some]
+        known = [(device, said) for device, said in found if device is not None]
+        if not known or self._client is None:
             return
         try:
-            subject = beside_subject(device.id, device.token, said.leaf_subject)
-            await self._client.publish(subject, said.body)
+            await self._client.publish_many(
+                (beside_subject(device.id, device.token, said.leaf_subject), b"", said.body)
+                for device, said in known
+            )
         except NatsError as error:
-            log.warning("not_said_beside", device=device.id, error=repr(error))
-            self.beside.wake(device.id, self._clock.monotonic_s() + LOOK_S)
+            devices = {device.id for device, _ in known}
+            log.warning("not_said_beside", devices=sorted(devices)[:10], error=repr(error))
+            for device in sorted(devices):
+                self.beside.wake(device, self._clock.monotonic_s() + LOOK_S)

@@ -102,16 +102,16 @@ async def read_many(
 
     async def hear(subject: bytes, headers: bytes, body: bytes) -> None:
         nonlocal left
-        number = subject.rpartition(b".")[2]
-        if not number.isdigit() or int(number) >= len(answers) or answers[int(number)].over:
+        answer = answer_on.get(subject)
+        if answer is None or answer.over:
             return  # nobody's answer
-        answer = answers[int(number)]
         await answer.take(headers, body)
         left -= answer.over
         if not left:
             heard.set()
 
     inbox = client.new_inbox()
+    answer_on = {f"{inbox}.{number}".encode(): each for number, each in enumerate(answers)}
     async with reading.raw(f"{inbox}.*", hear):
         for number, each in enumerate(wanted):
             request = {"seq": each.seq, "batch": each.messages_max, "max_bytes": _BATCH_BYTES}
@@ -148,22 +148,26 @@ class _Answer:
     async def take(self, headers: bytes, body: bytes) -> None:
         """Take in one message of the server's; no exception, since the connection would read no more."""
         try:
-            await self._take(headers, body)
+            if not self._take_stored(headers, body):
+                await self._take(headers, body)
         except (KeyError, ValueError) as error:
             self.over = True
             self._error = HubError(f"{self._stream}: an answer that cannot be read: {error!r}")
 
-    async def _take(self, headers: bytes, body: bytes) -> None:
+    def _take_stored(self, headers: bytes, body: bytes) -> bool:
         # Headers that came with a stored message stand before those the server adds, and the last of a name
         # wins. So none of the server's can be forged, and only a stored message has a sequence; its "Status"
         # says nothing.
         at = headers.rfind(_STREAM)
         stored = _STORED.match(headers, at) if at >= 0 else None
-        if stored is not None:
-            subject, seq, stamp = stored.groups()
-            text = subject.decode(errors="replace")
-            self.found.append(Stored(int(seq), text, body, stamp_ns(stamp.decode())))
-            return
+        if stored is None:
+            return False
+        subject, seq, stamp = stored.groups()
+        text = subject.decode(errors="replace")
+        self.found.append(Stored(int(seq), text, body, stamp_ns(stamp.decode())))
+        return True
+
+    async def _take(self, headers: bytes, body: bytes) -> None:
         named = await self._client.read_headers(headers)
         if "Nats-Sequence" in named:
             seq, stamp = named["Nats-Sequence"], named["Nats-Time-Stamp"]

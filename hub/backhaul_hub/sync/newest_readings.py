@@ -106,7 +106,7 @@ class Readings:
             self._frames.append((said, is_new))
         elif uplink.kind is SYSTEM and uplink.type == "heads" and self._keep:
             try:
-                self._take(uplink.device, map(_row, _heads(said.body)))
+                self._take(uplink.device, map(_row, _heads(said.body)), self._clock.now_ns())
             except CodecError as error:
                 log.warning("readings_not_understood", device=uplink.device, error=str(error))
 
@@ -117,28 +117,29 @@ class Readings:
         fraction of the cost. Only where listeners keep pace with vehicles each frame has its turn.
         """
         frames, self._frames = self._frames, []
+        now_ns = self._clock.now_ns() if frames else 0
         each = self._listening and len(frames) < BEHIND_FRAMES
         for said, is_new in frames if each else reversed(frames):
-            self._take_frame(said, is_new)
+            self._take_frame(said, is_new, now_ns)
         return ()
 
     def stored(self) -> None:
         """Do nothing: the teller of readings looks for them itself."""
 
-    def _take_frame(self, said: Examined, is_new: bool) -> None:
+    def _take_frame(self, said: Examined, is_new: bool, now_ns: int) -> None:
         device, newest = said.key.device, said.newest
         if newest is not None:
             if is_new:
-                self.ahead.note(device, said.frame_layout, newest.newest_ns, self._clock.now_ns())
+                self.ahead.note(device, said.frame_layout, newest.newest_ns, now_ns)
             if self._keep:
-                self._take(device, newest.each(), QUALITIES[newest.clock])
+                self._take(device, newest.each(), now_ns, QUALITIES[newest.clock])
             return
         layout = said.frame_layout()
         newest_ns = newest_time(layout)
         if is_new:
-            self.ahead.note(device, lambda: layout, newest_ns, self._clock.now_ns())
+            self.ahead.note(device, lambda: layout, newest_ns, now_ns)
         if self._keep and self._is_news(device, layout, newest_ns):
-            self._take(device, map(_row, newest_in(layout)), QUALITIES[layout.clock])
+            self._take(device, map(_row, newest_in(layout)), now_ns, QUALITIES[layout.clock])
 
     def _is_news(self, device: str, layout: Layout, newest_ns: int) -> bool:
         """Return whether a frame may have a newer value of any of its series."""
@@ -154,19 +155,23 @@ class Readings:
         self,
         device: str,
         rows: Iterable[tuple[DeviceSeries, int, Value]],
+        now_ns: int,
         quality: str | None = None,
     ) -> None:
-        known = self._devices.setdefault(device, {})
-        latest_ns = self._clock.now_ns() + self._future.skew_ns
+        known = self._devices.get(device)
+        if known is None:
+            known = self._devices[device] = {}
+        latest_ns = now_ns + self._future.skew_ns
+        fresh = self.fresh if self._listening else None
         for series, time, value in rows:
             before = known.get(series)
-            if before is not None and before.time >= time:
+            if before is not None and before[0] >= time:
                 continue
             if time > latest_ns or (before is None and len(known) >= SERIES_MAX):
                 continue
             known[series] = reading = Reading(time, value)
-            if self._listening:
-                self.fresh.append(NewReading(device, series, reading, quality))
+            if fresh is not None:
+                fresh.append(NewReading(device, series, reading, quality))
 
 
 def _row(point: Point) -> tuple[DeviceSeries, int, Value]:

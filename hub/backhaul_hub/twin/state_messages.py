@@ -30,7 +30,6 @@ from backhaul_hub.timestamps import rfc3339
 VALUE_JSON_BYTES_MAX = 256 << 10
 """Of one value. The server takes no message over 4 MB; a larger value is read in the history."""
 
-_token = lru_cache(16_384)(encode_token)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -82,8 +81,12 @@ class Waiting:
 
 def state_subject(env: str, key: StateKey) -> str:
     """Return where a series' newest value is published."""
-    tokens = [_token(key.node), _token(key.type), *([_token(key.key)] if key.key else [])]
-    return ".".join([device_prefix(env, key.device), "state", *tokens])
+    return f"{device_prefix(env, key.device)}.state.{_series_tokens(key.node, key.type, key.key)}"
+
+
+@lru_cache(16_384)
+def _series_tokens(node: str, type_: str, key: str) -> str:
+    return ".".join(map(encode_token, (node, type_, key) if key else (node, type_)))
 
 
 def state_body(key: StateKey, value: StateValue) -> bytes:

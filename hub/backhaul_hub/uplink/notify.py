@@ -186,8 +186,7 @@ class WatermarkNotifier:
         for device in due:
             if device not in known:  # looked at again once it is
                 continue
-            for lane, (epoch, _) in self._continuity.current(device).items():
-                key = LaneKey(device, lane, epoch)
+            for key in self._continuity.current_keys(device):
                 watermark = self._continuity.told_of(key)
                 told = self._told.get(key)
                 # What sinks while a stretch of UP is read again may only seem to. What was told before

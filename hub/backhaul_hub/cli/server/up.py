@@ -90,16 +90,16 @@ async def _run(directory: Path, lower_limits: bool, *, begin: bool, no_page: boo
     config, clock = load(directory), SystemClock()
     if begin:
         await _begin(directory, config)
+    options: Any = {"lower_limits": lower_limits, "own_process": True}
     work: ControlPlane | StandbyMachine
     if config.standby.machine:
 
         def plane(settings: HubConfig, leadership: Leadership) -> ControlPlane:
-            options: Any = {"lower_limits": lower_limits, "leadership": leadership}
-            return ControlPlane(directory, settings, clock, **options)
+            return ControlPlane(directory, settings, clock, leadership=leadership, **options)
 
         work = StandbyMachine(directory, config, clock, plane)
     else:
-        work = ControlPlane(directory, config, clock, lower_limits=lower_limits)
+        work = ControlPlane(directory, config, clock, **options)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, work.stop)

@@ -1,0 +1,179 @@
+"""Measure what a whole fleet costs the control plane, end to end: read, stored, told, broadcast.
+
+A real hub with its control plane, on which so many vehicles are enrolled. What `simulate` would write goes
+into its streams of UP, live, as their sources would bring it; no vehicle is connected. The processor time of the
+control plane is taken for each message, over turns as they come at that rate. Once for each setting: lanes read and
+watermarks told alone; newest values published to TWIN_STATE besides; the same with what is told along the tree.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nats.aio.client import Client
+
+from backhaul_hub.access.keys import read_keys
+from backhaul_hub.access.logins import new_login
+from backhaul_hub.config import Login
+from backhaul_hub.db.change import RowChange
+from backhaul_hub.db.store import Registry
+from backhaul_hub.lane_names import DOWN
+from backhaul_hub.nats.connection import connect
+from backhaul_hub.nats.jetstream import JetStreamApi
+from backhaul_hub.nats.jwt import Rights
+from backhaul_hub.private_files import write_private
+from backhaul_hub.shards import up_name
+from backhaul_hub.simulated.fleet import FleetPlan, SimulatedVehicles, device_id
+from backhaul_hub.simulated.load import Run, Store
+from backhaul_hub.simulated.target import INBOX, PREFIX
+from backhaul_runtime.clock import SystemClock
+from benchmarks import scratch
+from benchmarks.figures import Figure, at_most, report
+from tests.support.rig.parts import HubRig
+from tests.support.rig.vehicle import cpu_s
+
+_SHARDS = 4
+_TIMEOUT_S = 300.0
+_POLL_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One way to set up a hub."""
+
+    name: str
+    state: bool
+    rebroadcast: str
+
+
+_SETTINGS = (
+    Setting("read and told", state=False, rebroadcast="live"),
+    Setting("newest published", state=True, rebroadcast="live"),
+    Setting("newest told, nobody listens", state=True, rebroadcast="all"),
+)
+
+
+def run(*, quick: bool) -> dict[str, object]:
+    """Measure every setting, print the table, and return it."""
+    devices, messages_s, seconds = (1_000, 500, 10) if quick else (2_000, 2_000, 20)
+    figures: list[Figure] = []
+    for setting in _SETTINGS:
+        with scratch.directory("hub_fleet") as directory:
+            figures += asyncio.run(_measure(directory, setting, devices, messages_s, seconds))
+    return report(
+        f"hub_fleet: {devices:,} vehicles on {_SHARDS} shards, {messages_s:,} messages a second",
+        figures,
+    )
+
+
+async def _measure(
+    directory: Path, setting: Setting, devices: int, messages_s: int, seconds: int
+) -> list[Figure]:
+    async with _hub(directory, setting, devices) as hub, hub.connection() as client:
+        api = JetStreamApi(client)
+        async with _simulator(hub) as simulator:
+            store = await Store.open(simulator, api, _SHARDS)
+            plan = FleetPlan(
+                *(devices, 60 * messages_s / devices, 1, 1, SystemClock().now_ns(), seconds)
+            )
+            run = Run(SimulatedVehicles(plan), store.send, SystemClock())
+            await run.introduce()
+            await store.flush(api)
+            await _all_read(hub, api)
+            before, used_s = store.messages, _used_s(hub)
+            told = await _last_seq(api, DOWN)
+            began_s = asyncio.get_running_loop().time()
+            await run.live(0.0, 0.0)
+            await store.flush(api)
+            await _all_read(hub, api)
+            elapsed_s = asyncio.get_running_loop().time() - began_s
+        messages = store.messages - before
+        control_s, server_s = (now - then for now, then in zip(_used_s(hub), used_s, strict=True))
+        told = await _last_seq(api, DOWN) - told
+    return [
+        Figure(f"{setting.name}: read", messages / elapsed_s, "messages/s"),
+        Figure(f"{setting.name}: told", told / elapsed_s, "words/s"),
+        Figure(
+            f"{setting.name}: control plane", control_s / messages * 1e6, "us/message", at_most(70)
+        ),
+        Figure(f"{setting.name}: control plane", control_s / elapsed_s, "cores"),
+        Figure(f"{setting.name}: server", server_s / elapsed_s, "cores"),
+    ]
+
+
+@asynccontextmanager
+async def _hub(directory: Path, setting: Setting, devices: int) -> AsyncIterator[HubRig]:
+    hub = HubRig(directory / "hub")
+    await hub.init("--shards", str(_SHARDS))
+    path = hub.directory / "hub.toml"
+    twin = f"[twin]\nnewest = true\nstate = {json.dumps(setting.state)}\n"
+    tree = f'\n[tree]\nrebroadcast = "{setting.rebroadcast}"\n'
+    path.write_text(path.read_text().replace("[twin]\n", twin) + tree)
+    conf = hub.directory / "hub.conf"
+    conf.write_text(conf.read_text().replace("sync_interval: always", "sync_interval: 2m"))
+    async with await Registry.open(hub.directory / "hub.db") as registry:
+        rows = [(device_id(at), f"{at:08x}", f"key {at}", 1) for at in range(devices)]
+        await registry.write([RowChange("INSERT INTO device VALUES (?, ?, ?, ?)", rows)])
+    try:
+        await hub.start()
+        yield hub
+    finally:
+        await hub.stop()
+
+
+@asynccontextmanager
+async def _simulator(hub: HubRig) -> AsyncIterator[Client]:
+    """Connect as who may put messages into UP, once its streams take them: no hub but one of ours does."""
+    async with hub.connection() as client:
+        api = JetStreamApi(client)
+        for name in map(up_name, range(_SHARDS)):
+            info = await api.request(f"STREAM.INFO.{name}")
+            await api.request(f"STREAM.UPDATE.{name}", info["config"] | _taking_in(name))
+    rights = Rights(publish=(f"{PREFIX}.>",), subscribe=(f"{INBOX}.>",))
+    now_s = SystemClock().now_ns() // 1_000_000_000
+    login = new_login(read_keys(hub.directory), "simulator", "UP", now_s=now_s, rights=rights)
+    creds = hub.directory.parent / "simulator.creds"
+    write_private(creds, login.text())
+    simulator = await connect(hub.addresses()[0], Login(creds=str(creds)), inbox_prefix=INBOX)
+    try:
+        yield simulator
+    finally:
+        await simulator.close()
+
+
+def _taking_in(stream: str) -> dict[str, Any]:
+    begin = f"{PREFIX}.{stream}."
+    return {
+        "subjects": [f"{begin}up.>"],
+        "subject_transform": {"src": f"{begin}up.>", "dest": "up.>"},
+    }
+
+
+async def _all_read(hub: HubRig, api: JetStreamApi) -> None:
+    """Return when the control plane has read all that stands in UP."""
+    ends = [await _last_seq(api, up_name(shard)) for shard in range(_SHARDS)]
+    async with (
+        asyncio.timeout(_TIMEOUT_S),
+        await Registry.open_existing(hub.directory / "hub.db") as registry,
+    ):
+        while True:
+            hub.control.assert_alive()
+            rows = await registry.fetch("SELECT stream, seq FROM position")
+            read: dict[str, int] = {row[0]: row[1] for row in rows}
+            if all(read.get(up_name(shard), 0) >= end for shard, end in enumerate(ends)):
+                return
+            await asyncio.sleep(_POLL_S)
+
+
+async def _last_seq(api: JetStreamApi, stream: str) -> int:
+    return int((await api.request(f"STREAM.INFO.{stream}"))["state"]["last_seq"])
+
+
+def _used_s(hub: HubRig) -> tuple[float, float]:
+    return cpu_s(hub.control.pid), cpu_s(hub.server.pid)
