@@ -1,7 +1,7 @@
 """Measure how many words a second the control plane can tell vehicles, and the processor time of one.
 
 10,000 vehicles' lanes go on by a message, again and again, and the notifier writes the watermark of each into a DOWN of a real
-server: once with a publish each, as it was before batches; once in atomic batches; once in batches behind a fence.
+server: once with a publish each, as it was before batches, and once in atomic batches.
 What is said of each word beside DOWN is counted in.
 """
 
@@ -21,7 +21,7 @@ from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.device import Device
 from backhaul_hub.links.speaker import Speaker
-from backhaul_hub.nats.jetstream import Fence, JetStreamApi, Publication
+from backhaul_hub.nats.jetstream import JetStreamApi, Publication
 from backhaul_hub.uplink.notify import WatermarkNotifier
 from backhaul_hub.uplink.standing_requests import StandingRequest
 from backhaul_runtime.clock import SystemClock
@@ -33,7 +33,6 @@ from tests.support.rig import patient
 from tests.support.rig.vehicle import cpu_s
 
 _VEHICLES = 10_000
-_LED = "in._lead"
 _WORDS_S, _CORES = 10_000.0, 0.3
 _POLL_S = 0.01
 _TIMEOUT_S = 300.0
@@ -91,10 +90,7 @@ async def _measure(directory: Path, rounds: int) -> list[Figure]:
         api, one_by_one = JetStreamApi(client), OneByOne(client)
         down = {"name": "DOWN_00", "subjects": ["in.>"], "max_msgs_per_subject": 1}
         await api.request("STREAM.CREATE.DOWN_00", down | {"allow_atomic": True})
-        fenced = JetStreamApi(client)
-        fence = Fence(_LED, (await api.publish(_LED, b"this one"))["seq"])
-        fenced.fence_of = lambda _: fence
-        ways = {"one publish each": one_by_one, "batches": api, "batches behind a fence": fenced}
+        ways = {"one publish each": one_by_one, "batches": api}
         figures: list[Figure] = []
         for name, way in ways.items():
             told = await _tell(client, way, server.pid, rounds)

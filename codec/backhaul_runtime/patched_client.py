@@ -58,12 +58,6 @@ Outgoing = tuple[str, bytes, bytes]
 _SUBJECT = re.compile(r"[^ \t\r\n]+")
 
 
-def header_block(headers: Iterable[tuple[str, str]]) -> bytes:
-    """Return headers as `Outgoing` has them. Names and values are ASCII without line ends."""
-    lines = "".join(f"{name}: {value}\r\n" for name, value in headers)
-    return f"NATS/1.0\r\n{lines}\r\n".encode("ascii")
-
-
 class PatchedClient(Client):
     """Delivers every message: text that is no UTF-8 with U+FFFD in it, which no name of ours has."""
 

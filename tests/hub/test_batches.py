@@ -9,8 +9,7 @@ import pytest
 from nats import errors
 
 from backhaul_hub.errors import JetStreamError
-from backhaul_hub.nats.jetstream import Fence, JetStreamApi, Json, Publication
-from backhaul_runtime.jetstream import WRONG_LAST_SEQUENCE
+from backhaul_hub.nats.jetstream import JetStreamApi, Json, Publication
 from tests.support.rig import patient
 
 if TYPE_CHECKING:
@@ -75,24 +74,6 @@ async def test_of_a_batch_that_is_refused_nothing_is_taken(nats_server: NatsServ
             await api.publish_all(words(20), taken=taken.extend)
         assert taken == []
         assert (await api.request("STREAM.INFO.DOWN"))["state"]["messages"] == 0
-
-
-async def test_behind_a_fence_nothing_is_taken_once_another_leads(nats_server: NatsServer) -> None:
-    async with down(nats_server, allow_atomic=True, max_msgs_per_subject=1) as api:
-        other = JetStreamApi(api._client)
-        led = (await other.publish("in._lead", b"this one"))["seq"]
-        api.fence_of = lambda _: Fence("in._lead", led)
-        taken = list[Publication]()
-        await api.publish_all(words(503), taken=taken.extend)
-        await api.publish("in.VID-0001.s", b"again")
-        assert len(taken) == 503
-        end = (await other.publish("in._lead", b"that one"))["seq"]
-        for some in (words(503), words(2)):
-            with pytest.raises(JetStreamError) as refused:
-                await api.publish_all(some, taken=taken.extend)
-            assert refused.value.err_code == WRONG_LAST_SEQUENCE
-        assert len(taken) == 503
-        assert (await api.request("STREAM.INFO.DOWN"))["state"]["last_seq"] == end
 
 
 async def test_messages_published_together_come_as_those_published_one_by_one(

@@ -11,7 +11,7 @@ import json
 import secrets
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import count
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from nats.aio.client import Client
 from nats.errors import NoRespondersError
@@ -29,27 +29,11 @@ from backhaul_runtime.jetstream import (
     stamp_ns,
 )
 from backhaul_runtime.jetstream_calls import JetStreamCalls
-from backhaul_runtime.patched_client import PatchedClient, header_block
+from backhaul_runtime.patched_client import PatchedClient
 
 Json = dict[str, Any]
 Publication = tuple[str, bytes]
 """A subject and a body."""
-
-
-_EXPECTED = "Nats-Expected-Last-Subject-Sequence"
-
-
-class Fence(NamedTuple):
-    """The leader's word in a stream: once another control plane has written there, the server refuses the former leader."""
-
-    subject: str
-    seq: int
-    """Of the last message on that subject in the stream."""
-
-    def headers(self) -> dict[str, str]:
-        """Return the headers by which the server refuses a message, or the batch that it begins, once the word is another."""
-        return {_EXPECTED: str(self.seq), f"{_EXPECTED}-Subject": self.subject}
-
 
 _BATCH_MESSAGES, _BATCH_BYTES = 500, 1 << 20
 # A batch costs each message some 60 bytes of headers on the way to its vehicle: fewer go one by one.
@@ -84,8 +68,6 @@ class JetStreamApi(JetStreamCalls):
         """Hears each acknowledgement of what was published."""
         self.on_published: Callable[[Sequence[Publication]], Awaitable[None]] = _nobody
         """Hears of the messages that a stream has taken, those of a batch together."""
-        self.fence_of: Callable[[str], Fence | None] = lambda _: None
-        """Gives the fence of the stream that takes a subject: no message passes that stands behind it."""
         self._batch_ids = map(f"{secrets.token_hex(3)}{{:x}}".format, count())
 
     async def request(
@@ -131,15 +113,10 @@ class JetStreamApi(JetStreamCalls):
     ) -> Json:
         """Store a message in the stream that takes this subject; return the acknowledgement.
 
-        Its fence is this API's, unless its headers expect something of its subject already.
-
         Raises:
             JetStreamError: the stream refused it.
             HubError: no stream takes it, or there was no answer in time.
         """
-        fence = self.fence_of(subject)
-        if fence is not None and not (headers and _EXPECTED in headers):
-            headers = fence.headers() | (headers or {})
         answer = await self._ask(subject, payload, headers)
         self.on_stored(answer)
         await self.on_published([(subject, payload)])
@@ -174,16 +151,11 @@ class JetStreamApi(JetStreamCalls):
             await self.on_published(batch)
 
     async def _ask_batch(self, batch: Sequence[Publication]) -> Json:
-        """Publish a batch, its first message behind the fence of its stream; the answer is to its last."""
+        """Publish a batch; the answer is to its last message."""
         *others, (subject, body) = batch
         batch_id = next(self._batch_ids)
-        fence = self.fence_of(subject)
-        first = list(fence.headers().items()) if fence is not None else []
         begin = f"NATS/1.0\r\nNats-Batch-Id: {batch_id}\r\nNats-Batch-Sequence: "
         blocks = [f"{begin}{number}\r\n\r\n".encode() for number in range(1, len(batch))]
-        blocks[0] = header_block(
-            [("Nats-Batch-Id", batch_id), ("Nats-Batch-Sequence", "1"), *first]
-        )
         await cast("PatchedClient", self._client).publish_many(
             (other, block, content) for (other, content), block in zip(others, blocks, strict=True)
         )
