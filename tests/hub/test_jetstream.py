@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from types import SimpleNamespace
 from typing import Any
@@ -40,6 +41,16 @@ class Cluster:
         return SimpleNamespace(data=self._answer)
 
 
+class Leaderless(Cluster):
+    """Drops the first requests without a word, as servers do that have no leader."""
+
+    async def request(self, subject: str, *words: object, **named: object) -> Any:
+        if len(self.asked) < self._lost:
+            self.asked.append(subject)
+            await asyncio.get_running_loop().create_future()
+        return await super().request(subject, *words, **named)
+
+
 def api_of(cluster: Cluster) -> JetStreamApi:
     return JetStreamApi(cluster, patience_s=60.0)  # type: ignore[arg-type]
 
@@ -48,6 +59,15 @@ async def test_a_consumer_that_was_deleted_before_the_answer_got_lost_is_deleted
     cluster = Cluster(1, CONSUMER_NOT_FOUND)
     await api_of(cluster).delete_consumer("TWIN_CMD", "control")
     assert cluster.asked == ["$JS.API.CONSUMER.DELETE.TWIN_CMD.control"] * 2
+
+
+async def test_servers_that_have_no_leader_yet_are_asked_again_before_an_answer_is_overdue() -> None:
+    """Each start with a server away waited the whole time limit, several times over."""
+    cluster = Leaderless(2, STREAM_NOT_FOUND)
+    api = JetStreamApi(cluster, timeout_s=3600.0, patience_s=3600.0)  # type: ignore[arg-type]
+    async with asyncio.timeout(120):
+        assert await api.stream_info("UP_00") is None
+    assert len(cluster.asked) == 3
 
 
 async def test_any_other_refusal_to_delete_is_told() -> None:

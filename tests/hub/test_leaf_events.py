@@ -44,7 +44,7 @@ class Scene:
         )
 
     async def ask_all(
-        self, client: object, verb: str, servers: int, options: dict[str, bool]
+        self, client: object, verb: str, servers: int, options: dict[str, bool], **_: object
     ) -> list[dict[str, Any]]:
         known = [{"account": "A", "id": each, "name": VID} for each in self.listed]
         counts: dict[str, Any] = {"in_msgs": 0, "in_bytes": 0, "subscriptions": len(self.listens)}

@@ -9,6 +9,7 @@ import pytest
 
 from backhaul_hub.access.rules import clock_answer_subject
 from backhaul_hub.links.leaf_connections import Leafs
+from backhaul_hub.nats import system_requests
 from backhaul_runtime.clock import SystemClock
 from tests.support.fleet_identities import Fleet
 from tests.support.waiting import until
@@ -52,6 +53,28 @@ async def test_a_leaf_is_counted_by_its_login_and_cut_where_nobody_knows_it(
             await leafs.refresh()
             assert carried.keys() == {KNOWN, NAMELESS, LATER}
             assert await fleet.cut_off() == []
+
+
+async def test_a_start_does_not_wait_for_a_server_that_is_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(system_requests, "_WAIT_S", 3600.0)
+    async with Fleet.running(tmp_path) as fleet:
+        await fleet.enrol(KNOWN)
+        assert await fleet.connect(KNOWN) == []
+        async with fleet.rig.connection("system") as system:
+            leafs = Leafs(
+                system,
+                fleet.keys.account("FLEET").public,
+                SystemClock(),
+                lambda name: KNOWN,
+                lambda device: None,
+                lambda device: None,
+                servers=2,
+            )
+            async with asyncio.timeout(120):
+                await leafs.start()
+            assert leafs.links[KNOWN].up
 
 
 async def test_a_leaf_can_be_asked_once_its_server_counts_what_it_listens_to(

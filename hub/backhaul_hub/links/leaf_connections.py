@@ -26,6 +26,7 @@ log = structlog.get_logger(__name__)
 LEAFS_INTERVAL_S = 5.0
 """How often the server is asked who is connected."""
 LOOKED_S_MAX = 30.0
+_LAST_S = 0.5
 _LISTED_EACH = 6
 """What leafs listen to is asked for each so many times, and where any of them has more or less of it."""
 
@@ -93,7 +94,8 @@ class Leafs:
     async def start(self) -> None:
         """Subscribe to the events and take stock. Do this before anything depends on `links`."""
         await self._client.subscribe(f"$SYS.ACCOUNT.{self._account}.*", cb=self._on_event)
-        await self.refresh()
+        # Whose server is late by so much is found at the next look, or is told by an event before.
+        await self.refresh(last_s=_LAST_S)
 
     async def watch(self, interval_s: float) -> None:
         """Take stock every `interval_s` seconds (event loop's clock), for ever."""
@@ -150,8 +152,10 @@ class Leafs:
             server, number = connection
             await ask_server(self._client, server, "KICK", {"cid": number})
 
-    async def refresh(self) -> None:
+    async def refresh(self, *, last_s: float | None = None) -> None:
         """Ask the servers for the connected leafs, and report those that no event told.
+
+        `last_s`: as `ask_all`.
 
         Raises:
             HubError: none answered.
@@ -162,7 +166,8 @@ class Leafs:
         if lists:
             # Of a large fleet that is a long answer: where it fails, who is connected is asked for alone.
             self._list_in = _LISTED_EACH
-        answers = await ask_all(self._client, "LEAFZ", self._servers, {"subscriptions": lists})
+        asked = {"subscriptions": lists}
+        answers = await ask_all(self._client, "LEAFZ", self._servers, asked, last_s=last_s)
         self._looked_s = self._clock.monotonic_s()
         listened = {
             (answer["server"]["id"], leaf["id"]): int(leaf.get("subscriptions", 0))

@@ -39,6 +39,9 @@ _BATCH_MESSAGES, _BATCH_BYTES = 500, 1 << 20
 # A batch costs each message some 60 bytes of headers on the way to its vehicle: fewer go one by one.
 _BATCH_FEWEST = 8
 _AGAIN_S = 0.25
+# A server that has lost the leader drops a request without a word: whoever waits a whole time limit for it
+# waits on when there is a leader again. Longer each time, lest a server that is slow has ever more to do.
+_FIRST_S = 0.5
 # Said while another connection has the server load the account, and in a cluster while its leader loads
 # it: that is in use before its store is (`setup.hub_directory.create_hub` makes the store's directory;
 # one may have been emptied since).
@@ -94,10 +97,13 @@ class JetStreamApi(JetStreamCalls):
         subject = f"{api}.{verb}" if api else api_subject(verb)
         loop = asyncio.get_running_loop()
         began_s = loop.time()
+        longest_s = timeout_s or self._timeout_s
+        wait_s = min(longest_s, _FIRST_S) if self._patience_s else longest_s
         while True:
             try:
-                return await self._ask(subject, payload, None, timeout_s)
+                return await self._ask(subject, payload, None, wait_s)
             except HubError as error:
+                wait_s = min(longest_s, 1.5 * wait_s)
                 if loop.time() - began_s >= self._passes_s(error):
                     raise
             await asyncio.sleep(_AGAIN_S)

@@ -18,7 +18,12 @@ _REQUEST_S = 10.0
 
 
 async def ask_all(
-    system: Client, verb: str, servers: int, options: dict[str, Any] | None = None
+    system: Client,
+    verb: str,
+    servers: int,
+    options: dict[str, Any] | None = None,
+    *,
+    last_s: float | None = None,
 ) -> list[dict[str, Any]]:
     """Ask all servers one question; return the answers that come within three seconds.
 
@@ -29,44 +34,61 @@ async def ask_all(
         verb: the question, as in $SYS.REQ.SERVER.PING.<verb>.
         servers: how many there are; after so many answers nobody waits for more.
         options: of the question.
+        last_s: for the last server's answer once all others have answered, other than the three seconds.
 
     Raises:
         HubError: none answered.
         NatsError: the connection is closed.
     """
     body = json.dumps(options or {}).encode()
-    answers = await ask_each(system, f"$SYS.REQ.SERVER.PING.{verb}", body, servers)
+    subject = f"$SYS.REQ.SERVER.PING.{verb}"
+    answers = await ask_each(system, subject, body, servers, last_s=last_s)
     return [json.loads(answer) for answer in answers]
 
 
 async def ask_each(
-    system: Client, subject: str, body: bytes, servers: int, *, wait_s: float | None = None
+    system: Client,
+    subject: str,
+    body: bytes,
+    servers: int,
+    *,
+    wait_s: float | None = None,
+    last_s: float | None = None,
 ) -> list[bytes]:
     """Ask something that every server answers; return the answers as `ask_all` does.
 
-    Asked again where none answers: what is asked may be asked twice. `wait_s`: for the last answer, other than usual.
+    Asked again where none answers: what is asked may be asked twice. `wait_s`: for all answers, other than usual.
 
     Raises:
         HubError: none answered.
         NatsError: the connection is closed.
     """
     for _ in range(_TRIES):
-        if answers := await _answers(system, subject, body, servers, wait_s or _WAIT_S):
+        if answers := await _answers(
+            system, subject, body, servers, wait_s or _WAIT_S, last_s
+        ):
             return answers
     raise HubError(f"no server answers to {subject} in {_TRIES * (wait_s or _WAIT_S):g} s")
 
 
 async def _answers(
-    system: Client, subject: str, body: bytes, servers: int, wait_s: float
+    system: Client,
+    subject: str,
+    body: bytes,
+    servers: int,
+    wait_s: float,
+    last_s: float | None,
 ) -> list[bytes]:
     inbox = system.new_inbox()
     subscription = await system.subscribe(inbox)
     answers: list[bytes] = []
     try:
         await system.publish(subject, body, reply=inbox)
-        async with asyncio.timeout(wait_s):
+        async with asyncio.timeout(wait_s) as limit:
             while len(answers) < servers:
                 answers.append((await subscription.next_msg(timeout=None)).data)
+                if last_s is not None and len(answers) == servers - 1:
+                    limit.reschedule(asyncio.get_running_loop().time() + last_s)
     except TimeoutError:
         pass
     finally:
