@@ -77,6 +77,7 @@ BENCHMARKS = (
         "17 million points of a day offline: kept, drained, and memory meanwhile",
     ),
     Benchmark("hub/cluster", "what three servers cost, and the pause when one dies"),
+    Benchmark("hub/takeover", "how soon another machine leads, and what becomes of the load"),
     Benchmark("hub/new_source", "for how long a shard waits when a vehicle is added to it"),
     Benchmark("hub/migrate", "for how long a hub stands still when it moves to another server"),
     Benchmark("hub/hub_reading", "processor time of a message of UP, by the messages of a turn"),

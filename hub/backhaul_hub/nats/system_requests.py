@@ -64,9 +64,7 @@ async def ask_each(
         NatsError: the connection is closed.
     """
     for _ in range(_TRIES):
-        if answers := await _answers(
-            system, subject, body, servers, wait_s or _WAIT_S, last_s
-        ):
+        if answers := await _answers(system, subject, body, servers, wait_s or _WAIT_S, last_s):
             return answers
     raise HubError(f"no server answers to {subject} in {_TRIES * (wait_s or _WAIT_S):g} s")
 

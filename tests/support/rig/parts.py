@@ -78,6 +78,11 @@ class Part:
         return self._process.pid
 
     @property
+    def runs(self) -> bool:
+        """Whether the process is there, even if it stands still."""
+        return self._process is not None and self._process.returncode is None
+
+    @property
     def logged_bytes(self) -> int:
         """How long the log is."""
         return self.log.stat().st_size if self.log.exists() else 0
