@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from backhaul_agent.commit.contents import Frame, Points
-from backhaul_agent.commit.framer import Framer, in_order
+from backhaul_agent.commit.framer import Framer, orders
 from backhaul_agent.commit.participant import Draft
 from backhaul_agent.commit.queues import BUNDLES_BYTES_MAX, BUNDLES_MAX, Counters, PublishQueues
 from backhaul_agent.config import FrameConfig
 from backhaul_agent.ledger.lane_routing import Lanes
 from backhaul_agent.ledger.rows import LedgerChanges
-from backhaul_codec import Point, decode, encode_frame
+from backhaul_codec import Point, decode, encode_bundle, encode_frame
 from tests.agent.writers import CONFIG
+from tests.support.recordings import data_directory, kit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,16 +53,52 @@ def test_all_nodes_that_share_the_lane_go_in_one_message_round_by_round() -> Non
 @pytest.mark.parametrize(
     ("times", "places"),
     [
-        ([("a", 1), ("b", 1), ("a", 2), ("b", 2), ("a", 3)], "a1 b1 a2 b2 a3"),
-        ([("b", 9), ("a", 1), ("b", 8), ("a", 1)], "a1 b9 a1 b8"),
-        ([("b", 1), ("a", 1), ("a", 2), ("a", 3)], "a1 a2 a3 b1"),
+        ([("a", 1), ("b", 1), ("a", 2), ("b", 2), ("a", 3)], ["a1 b1 a2 b2 a3"]),
+        ([("b", 9), ("a", 1), ("b", 8), ("a", 1)], ["a1 b9 a1 b8"]),
+        ([("b", 1), ("a", 1), ("a", 2), ("a", 3)], ["a1 a2 a3 b1"]),
+        ([("b", 0), ("a", 1), ("a", 2), ("a", 3)], ["a1 a2 a3 b0", "b0 a1 a2 a3"]),
+        (
+            [("b", 0), ("a", 1), ("b", 2), ("a", 3), ("b", 4), ("a", 5)],
+            ["a1 b0 a3 b2 a5 b4", "b0 a1 b2 a3 b4 a5"],
+        ),
     ],
 )
-def test_series_that_are_read_as_often_come_in_rounds_others_side_by_side(
-    times: list[tuple[str, int]], places: str
+def test_series_that_are_read_as_often_come_in_rounds_others_side_by_side_or_as_they_came(
+    times: list[tuple[str, int]], places: list[str]
 ) -> None:
-    points = in_order([reading(node, time) for node, time in times])
-    assert " ".join(f"{point.node}{point.time}" for point in points) == places
+    found = orders([reading(node, time) for node, time in times])
+    assert [" ".join(f"{p.node}{p.time}" for p in points) for points in found] == places
+
+
+@pytest.mark.parametrize("in_turn", [True, False])
+def test_a_bundle_has_the_smaller_of_its_orders(in_turn: bool) -> None:
+    """A bus that is polled in turn, at odd moments, as it came; series with periods of their own side by side."""
+    random_ = random.Random(17)
+    if in_turn:
+        times = [(f"s{n * 7 % 10}", n * 90_000 + random_.randrange(9000)) for n in range(195)]
+    else:
+        times = [(f"s{n}", at * (n + 7) * 1000) for n in range(10) for at in range(200 // (n + 7))]
+        times.sort(key=lambda each: each[1])
+    points = [Point("car", type_, time, float(time % 7)) for type_, time in times]
+    plan = Framer(FrameConfig()).plan([Points("car", points)], 0.0, flush=True)
+    [message] = plan.changes.messages
+    side_by_side, as_they_came = (encode_bundle(each, epoch=0, seq=0) for each in orders(points))
+    smaller, other = (as_they_came, side_by_side) if in_turn else (side_by_side, as_they_came)
+    assert len(message.body) == len(smaller) < len(other)
+
+
+@pytest.mark.slow
+def test_a_recorded_car_takes_no_more_in_bundles_than_in_frames() -> None:
+    directory = data_directory()
+    if directory is None:
+        pytest.skip("recordings absent: set BACKHAUL_DATA to the directory that holds them")
+    points = next(iter(kit(directory).values()))[:20_000]
+    parts = [points[at : at + 200] for at in range(0, len(points), 200)]
+    arrivals = [Points("car", part) for part in parts]
+    plan = Framer(FrameConfig(points_max=200)).plan(arrivals, 0.0, flush=True)
+    frames = sum(len(encode_frame(part, epoch=0, seq=0)) for part in parts)
+    assert len(plan.changes.messages) == len(parts)
+    assert sum(len(each.body) for each in plan.changes.messages) < 1.01 * frames
 
 
 def test_a_node_with_a_lane_of_its_own_is_in_no_bundle() -> None:

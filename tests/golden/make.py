@@ -8,6 +8,7 @@ before issue 16 is another matter: make_world.py.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import zlib
 from dataclasses import replace
@@ -33,6 +34,8 @@ from backhaul_codec.subjects import dictionary_subject
 from backhaul_codec.wire.dictionaries import digest_of, encode_dictionary, pack_with
 from backhaul_codec.wire.envelope import NO_LINK, unseal
 from backhaul_codec.wire.messages import encode_bundle
+
+from .clock_words import spoken
 
 HERE = Path(__file__).parent
 NOON = 1_700_000_000_000_000_000
@@ -67,6 +70,7 @@ def main() -> None:
         "messages-2.json": _messages(2),
         "packed-2.json": _packed(),
         "beside-1.json": _beside(),
+        "clock-1.json": json.dumps(asyncio.run(spoken()), indent=1) + "\n",
         "ledger-3.sql": _ledger(),
         "hub-9.sql": _hub(),
     }.items():

@@ -29,6 +29,7 @@ from backhaul_hub.db.store import Registry
 from backhaul_hub.uplink.lane_rows import ReadPosition, read_lanes, read_position
 from tests.agent.ledgers import open_ledger, outgoing
 
+from .clock_words import spoken
 from .make import HERE, plain
 
 if TYPE_CHECKING:
@@ -117,6 +118,11 @@ def test_words_beside_the_streams_are_said_and_read_as_ever() -> None:
         (subject, body), (short, said) = each["full"], each["terse"]
         assert terse(subject, body.encode()) == (short, bytes.fromhex(said))
         assert told(short, bytes.fromhex(said)) == (subject, body.encode())
+
+
+async def test_the_clocks_words_are_said_and_heard_as_ever_at_both_ends() -> None:
+    golden = json.loads((HERE / "clock-1.json").read_text())
+    assert await spoken(golden) == golden
 
 
 async def test_a_ledger_of_schema_3_goes_on_and_its_chains_begin_at_its_last_messages(

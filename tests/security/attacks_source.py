@@ -19,6 +19,17 @@ if TYPE_CHECKING:
 
 _STORED_S_MAX = 60.0
 _ASKS_TO_PUSH = b'{"t1": 1, "push": {"epoch": 9, "lanes": {"bulk": 1000000}}}'
+# By which a stream would do something else than store a message.
+_HEADERS = (
+    "Nats-Rollup: sub",
+    "Nats-Expected-Last-Sequence: 1",
+    "Nats-Expected-Stream: UP_00",
+    "Nats-TTL: 1s",
+    f"Nats-Schedule: @every 1s\r\nNats-Schedule-Target: up.{HONEST}.f.lamp",
+    "Nats-Batch-Id: x\r\nNats-Batch-Sequence: 1\r\nNats-Batch-Commit: 1",
+    "Nats-Incr: 1",
+    f"Nats-Stream-Source: PUSH 1 > > u.{HONEST}.x.f.lamp",
+)
 _FLOW_CONTROL = b"NATS/1.0 100 FlowControl Request\r\n\r\n"
 # As what account UP, or a client of account HUB, might know JetStream's API.
 _APIS = ("$JS.API", "$JS.hub.API", "upapi", "hubapi", "jobsapi", "dictapi", "*")
@@ -48,7 +59,7 @@ async def a_roll_up_of_all(ground: Ground) -> None:
 
 @attack(ROLLUPS, harm="messages UP_00 up.VID-002.f.lamp")
 async def a_roll_up_of_all_that_is_pushed(ground: Ground) -> None:
-    """Its own push, after it has asked to push, which the hub then takes in."""
+    """Its own pushes, with such headers, after it has asked to push: the hub then takes them in."""
     leaf = await ground.leaf().open()
     subject = f"u.{STOLEN}.{ground.stolen.token}.f.gps"
     for _ in range(1200):
@@ -57,7 +68,9 @@ async def a_roll_up_of_all_that_is_pushed(ground: Ground) -> None:
         if f"u.{STOLEN}." in str(info["config"].get("sources")):
             break
         await asyncio.sleep(0.05)
-    await leaf.publish(subject, b"attack", headers=b"NATS/1.0\r\nNats-Rollup: all\r\n\r\n")
+    for header in (*_HEADERS, "Nats-Rollup: all"):
+        headers = f"NATS/1.0\r\n{header}\r\n\r\n".encode()
+        await leaf.publish(subject, b"attack", headers=headers)
 
 
 async def _stored(ground: Ground) -> bool:

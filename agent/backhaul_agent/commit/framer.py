@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 POINT_BYTES = 16  # a rough weight of a point's time, series index and number
 BUFFERED_POINTS_MAX = 50_000  # over all nodes; past it every buffer is framed, however small
+ROUNDS_SORTED = 2  # of so few a bundle has one order always: a dictionary knows most of it then
 _by_series = attrgetter("node", "type", "key")
 
 
@@ -275,24 +276,27 @@ def _encoded(points: list[Point], bin_: Bin) -> tuple[str, bytes]:
     if bin_.node is not None:
         body = encode_frame(points, epoch=0, seq=0, clock=bin_.clock)
         return frame_subject(bin_.node), body
-    body = encode_bundle(in_order(points), epoch=0, seq=0, clock=bin_.clock)
-    return BUNDLE_SUBJECT, body
+    bodies = (encode_bundle(each, epoch=0, seq=0, clock=bin_.clock) for each in orders(points))
+    return BUNDLE_SUBJECT, min(bodies, key=len)
 
 
-def in_order(points: list[Point]) -> list[Point]:
-    """Return a bundle's points in the order that packs best; those of one series stay in theirs.
+def orders(points: list[Point]) -> list[list[Point]]:
+    """Return the orders of a bundle's points of which one packs best; in each, those of one series stay in theirs.
 
     Series that were read as often as one another, as those of a gateway are, come round by round: stamps stand still
-    within a round. The points of others come side by side, with steps and values alike.
+    within a round. The points of others come side by side, with steps and values alike. Where hardly two points have
+    one stamp, as on a bus that is polled in turn, they may also stay as they came: the steps of one time column are small.
     """
     series = [list(each) for _, each in groupby(sorted(points, key=_by_series), key=_by_series)]
-    rounds = min(map(len, series))
-    if max(map(len, series)) > rounds + 1:
-        return [point for each in series for point in each]
-    return [
-        *chain.from_iterable(zip(*(each[:rounds] for each in series), strict=True)),
-        *(point for each in series for point in each[rounds:]),
-    ]
+    rounds, longest = min(map(len, series)), max(map(len, series))
+    if longest > rounds + 1:
+        sorted_ = [point for each in series for point in each]
+    else:
+        by_round = chain.from_iterable(zip(*(each[:rounds] for each in series), strict=True))
+        sorted_ = [*by_round, *(point for each in series for point in each[rounds:])]
+    if longest <= ROUNDS_SORTED or len({point.time for point in points}) <= longest:
+        return [sorted_]
+    return [sorted_, points]
 
 
 def _live(point: Point, *, boot: int) -> Outgoing:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -9,9 +10,11 @@ import numpy as np
 import pytest
 from pyspark.sql.streaming.tws_tester import TwsTester
 
-from backhaul_codec import Opaque, Point, encode_frame, encode_point
+from backhaul_codec import Opaque, Point, encode_bundle, encode_frame, encode_point
 from backhaul_codec.points import JSON
 from backhaul_codec.protocol.presence import BEAT, presence_message
+from backhaul_codec.wire.dictionaries import digest_of, pack_with
+from backhaul_codec.wire.envelope import unseal
 from backhaul_spark.decode import points
 from backhaul_spark.decode.sample_batch import (
     ALIVE,
@@ -25,6 +28,9 @@ from backhaul_spark.decode.sample_batch import (
 from backhaul_spark.decode.samples import Wanted, sample_rows
 from backhaul_spark.decode.series import SeriesKey, parse_series
 from backhaul_spark.errors import OptionError
+from backhaul_spark.nats import dictionaries
+from backhaul_spark.nats.dictionaries import DictionaryReader
+from backhaul_spark.nats.endpoint import Endpoint
 from backhaul_spark.nats.messages import message_batch
 from backhaul_spark.nats.stored import Stored
 from backhaul_spark.rules.actor import TwinActor, read_until, tables_of
@@ -80,6 +86,29 @@ def test_wanted_points_come_out_of_frames_and_all_messages_are_signs_of_life() -
     assert set(batch.messages["stored_ns"].tolist()) == {T0 + STORED_S * S}
     rows = [tuple(row) for row in batch.samples[["message", "signal", "time_ns", "value"]].tolist()]
     assert rows == [(0, 0, T0 + S, 80.5), (0, 1, T0 + 2 * S, 21.0)]
+
+
+def test_wanted_points_come_out_of_bundles_also_of_packed_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def bundle(seq: int) -> bytes:
+        made = [Point("battery", "soc", T0 + seq * S, 80.0 + seq), Point("gps", "soc", T0, 1.0)]
+        return encode_bundle(made, epoch=1, seq=seq)
+
+    known = unseal(bundle(1))[1]
+    reader = DictionaryReader(Endpoint((("localhost", 1),)))
+    held = {("A", digest_of(known)): known}
+    monkeypatch.setattr(dictionaries, "_cached", OrderedDict())
+    monkeypatch.setattr(reader, "_read", lambda *key: held.get(key))
+    messages = [
+        ("up.A.b", bundle(1)),
+        ("up.A.b", pack_with(bundle(2), known)),
+        ("up.B.b", pack_with(bundle(3), known)),
+    ]
+    [batch] = batches(sample_rows(stored(*messages), WANTED, reader))
+    rows = [tuple(row) for row in batch.samples[["message", "signal", "time_ns", "value"]].tolist()]
+    assert rows == [(0, 0, T0 + S, 81.0), (1, 0, T0 + 2 * S, 82.0)]
+    assert batch.devices == ["A", "B"], "what cannot be read yet is a sign of life all the same"
 
 
 def test_a_point_that_cannot_be_true_or_is_deleted_or_text_is_no_sample() -> None:
