@@ -22,6 +22,7 @@ from tests.integration.epochs import HOUR_S, ShiftedClock, completeness, copy, i
 from tests.integration.machines import Machines
 from tests.integration.older_copies import older, parts
 from tests.support.rig.parts import program, run_to_end
+from tests.support.rig.relay import Relay
 
 from .conftest import World, vouched
 
@@ -64,7 +65,8 @@ async def test_a_sound_hour_has_the_hubs_hashes_and_a_clone_takes_its_completene
     clock = ShiftedClock(1)
     hour_s = clock.hour_s - HOUR_S
     async with plane_by(world, clock):
-        rig, relay = await world.vehicle()
+        # Pushed, the first words of the second machine would give it away before its link is cut.
+        rig, relay = await world.vehicle_behind(Relay("127.0.0.1", world.hub.leaf_port), push=False)
         rig.agent_toml.write_text(f"{rig.agent_toml.read_text()}\n[clock]\nmax_step_s = 1e6\n")
         it = Machines(world, rig, relay)
         await it.keep(2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -42,7 +43,9 @@ def write_every_table(root: Path) -> None:
         fleet.rollup()
         fleet.report_hours()
     SimulatedFleet(60, 3, stuck=(1,)).write(str(root), DAY)
-    FleetJob(str(root), SYSTEM_CLOCK, FleetSettings()).run(DAY)
+    SimulatedFleet(2, 3).write(str(root), DAY + timedelta(days=1))  # too few to be compared
+    for day in (DAY, DAY + timedelta(days=1)):
+        FleetJob(str(root), SYSTEM_CLOCK, FleetSettings()).run(day)
     _said_by_the_twin_job(str(root))
 
 

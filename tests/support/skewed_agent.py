@@ -14,10 +14,10 @@ from functools import partial
 from pathlib import Path
 
 from backhaul_agent import logs
-from backhaul_agent import parts as parts_module
 from backhaul_agent.config_file import load
 from backhaul_agent.daemon import Daemon
 from backhaul_agent.enrol.vehicle_files import DEVICE_CREDS
+from backhaul_agent.parts import core
 from backhaul_agent.presence.machine import identify
 from backhaul_agent.systemd_notify import Notifier
 from backhaul_agent.time_sync import correct_stamps as settle
@@ -60,5 +60,7 @@ async def run(config_path: Path, file: Path) -> None:
 if __name__ == "__main__":
     config_path, offset, *roots = map(Path, sys.argv[1:])
     if roots:
-        parts_module.identify = partial(identify, root=roots[0])  # type: ignore[attr-defined]
+        if vars(core).get("identify") is not identify:
+            raise RuntimeError("the agent asks elsewhere which machine it is")
+        core.identify = partial(identify, root=roots[0])  # type: ignore[attr-defined]
     asyncio.run(run(config_path, offset))
