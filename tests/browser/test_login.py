@@ -43,6 +43,7 @@ async def test_a_link_logs_a_browser_in_once_and_a_reload_keeps_it(
         await expect(one.page.get_by_role("link", name=THEIRS)).to_be_visible()
         assert one.errors == []
         await one.page.get_by_role("button", name="Log out").click()
+        await expect(one.page.get_by_label("credentials file")).to_be_visible()
         await one.page.reload()
         await expect(one.page.get_by_label("credentials file")).to_be_visible()
         assert await one.page.evaluate(KEPT) is None

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 DEVICES = ("VID-001", "VID-002", "VID-003")
 ANNA = Person("anna", "plant-7", May.WRITE)
 OTHERS = (
-    *("acknowledge", "alerts", "commands", "devices", "history", "notify", "one_machine"),
-    *("silence", "status", "stop"),
+    *("acknowledge", "alerts", "commands", "devices", "hand_over", "history", "notify"),
+    *("one_machine", "silence", "status", "stop"),
 )
 
 

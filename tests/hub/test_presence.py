@@ -92,7 +92,7 @@ async def test_where_a_long_answer_fails_who_is_connected_is_asked_for_alone(
     asked: list[bool] = []
     now_s = 100.0
 
-    async def ask_all(_: Any, __: str, ___: int, options: dict[str, Any]) -> list[Any]:
+    async def ask_all(_: Any, __: str, ___: int, options: dict[str, Any], **____: Any) -> list[Any]:
         asked.append(options["subscriptions"])
         if asked[-1]:
             raise HubError("none answered")
