@@ -1,7 +1,7 @@
 """Measure what a whole fleet costs the control plane, end to end: read, stored, told, broadcast.
 
-A real hub with its control plane, on which so many vehicles are enrolled. What `simulate` would write goes
-into its streams of UP, live, as their sources would bring it; no vehicle is connected. The processor time of the
+The benchmark starts a real hub with its control plane and enrols the vehicles. It writes the messages of `simulate`
+into the streams of UP, live, as their sources would bring them; no vehicle is connected. The processor time of the
 control plane is taken for each message, over turns as they come at that rate. Once for each setting: lanes read and
 watermarks told alone; newest values published to TWIN_STATE besides; the same with what is told along the tree.
 """

@@ -2,7 +2,7 @@
 
 10,000 vehicles' lanes go on by a message, again and again, and the notifier writes the watermark of each into a DOWN of a real
 server: once with a publish each, as it was before batches, and once in atomic batches.
-What is said of each word beside DOWN is counted in.
+The words beside DOWN are counted, too.
 """
 
 from __future__ import annotations

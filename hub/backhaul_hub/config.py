@@ -248,7 +248,7 @@ class StandbySection(_Section, frozen=True):
     machine: Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{0,32}$")] = ""
     """This machine's name among them; empty: this hub has one control plane, and no journal."""
     others: list[Annotated[str, Meta(pattern="^[A-Za-z0-9_-]{1,32}$")]] = []
-    """The names of the others: whoever leads says which of them it does not hear."""
+    """The names of the other machines: the leader names those that it does not hear."""
     patience_s: Annotated[float, Meta(ge=1, le=3600)] = 3.0
     """A machine that leads and writes nothing for so long is taken for gone, though the servers answer."""
     journal_bytes_max: Bytes = 256 << 20

@@ -1,11 +1,11 @@
 """The one task that writes the ledger: natural group commit.
 
-A publisher that waits for "kept" is committed at once; whatever arrives while that commit runs goes
+The loop commits at once for a publisher that waits for "kept"; points that arrive while that commit runs go
 into the next one. So one client alone gets the latency of one fsync, and a thousand share it. Points
 nobody waits for are committed at the latest after `ingest.stage_s_max`.
 
-What is written is the business of the participants (`commit.participant`), of which the loop knows none. Gate and
-queues say, besides, when it may and when it must commit.
+The participants (`commit.participant`) say what to write; the loop knows none of them by name. The gate says when it
+may commit, the queues when it must.
 """
 
 from __future__ import annotations

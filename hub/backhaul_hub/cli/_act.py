@@ -165,7 +165,7 @@ async def _by_ourselves(
     require_finished(directory)
     require_here(directory)
     config, keys, clock = load(directory), read_keys(directory), SystemClock()
-    # What only reads makes no hub.db.
+    # An act that only reads makes no hub.db.
     opening = Registry.open_existing if reads else Registry.open
     async with await opening(directory / "hub.db") as registry:
 

@@ -161,7 +161,7 @@ async def _request(
 
     Raises:
         NatsError, TimeoutError: nobody answers.
-        HubError: what was asked before was answered, and this was not.
+        HubError: the question at `before` was answered, and this one was not.
     """
     inbox = client.new_inbox()
     answers = await client.subscribe(f"{inbox}.*")

@@ -55,7 +55,7 @@ HERE = "here"
 """The service by which who asks learns that answers come."""
 _PAGE = 500
 _HOURS = 30_000
-"""Of all devices in one answer: what is judged in a fraction of a second."""
+"""Hours of all devices in one answer: the control plane judges so many in a fraction of a second."""
 
 Learn = Callable[[bool], Awaitable[str]]
 """Has servers and control plane know hub.db, servers with True their own files as well.
