@@ -14,9 +14,8 @@ from click.testing import CliRunner
 from backhaul_hub.cli import _act, _ask
 from backhaul_hub.cli.main import cli
 from backhaul_hub.errors import HubError
-from backhaul_hub.setup.hub_directory import create_hub
-from tests.support.hub_layout import local_layout
 from tests.support.rig.parts import HubRig
+from tests.support.server_alone import server_alone
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -101,14 +100,8 @@ async def failing(directory: Path, *words: str) -> str:
 @pytest_asyncio.fixture
 async def alone(tmp_path: Path) -> AsyncIterator[HubRig]:
     """A hub whose server runs, and whose control plane does not."""
-    rig = HubRig(tmp_path / "hub")
-    create_hub(rig.directory, local_layout(rig.client_port, rig.leaf_port))
-    await rig.server.start()
-    try:
-        await rig.server.wait_listening(rig.client_port)
+    async with server_alone(tmp_path / "hub") as rig:
         yield rig
-    finally:
-        await rig.server.stop()
 
 
 async def test_a_control_plane_that_stands_still_is_asked_for_nothing_and_nobody_writes_instead(

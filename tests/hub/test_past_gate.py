@@ -14,9 +14,7 @@ from backhaul_codec.protocol.history import SUBJECT, PastQuestion
 from backhaul_codec.strict.json import JsonError
 from backhaul_hub.errors import HubError
 from backhaul_hub.people.history import AT_ONCE, HistoryGate
-from backhaul_hub.setup.hub_directory import create_hub
-from tests.support.hub_layout import local_layout
-from tests.support.rig.parts import HubRig
+from tests.support.server_alone import server_alone
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -50,11 +48,7 @@ class Hub:
 @pytest_asyncio.fixture
 async def hub(tmp_path: Any) -> AsyncIterator[Hub]:
     async with AsyncExitStack() as stack:
-        rig = HubRig(tmp_path / "hub")
-        create_hub(rig.directory, local_layout(rig.client_port, rig.leaf_port))
-        stack.push_async_callback(rig.stop)
-        await rig.server.start()
-        await rig.server.wait_listening(rig.client_port)
+        rig = await stack.enter_async_context(server_alone(tmp_path / "hub"))
         control = await stack.enter_async_context(rig.connection())
         yield Hub(control, await stack.enter_async_context(rig.connection("history")))
 

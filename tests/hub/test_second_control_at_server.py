@@ -23,11 +23,9 @@ from backhaul_hub.errors import HubError, OlderRegistryError
 from backhaul_hub.health.conditions import REGISTRY_OLDER
 from backhaul_hub.nats.jwt import generation_of, revocations_of
 from backhaul_hub.people.identity import May, Person
-from backhaul_hub.setup.hub_directory import create_hub
 from backhaul_runtime.clock import SystemClock
 from tests.support.hub_acts import add_person, create_device, remove_person, revoke_device
-from tests.support.hub_layout import local_layout
-from tests.support.rig.parts import HubRig
+from tests.support.server_alone import server_alone
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
@@ -37,6 +35,7 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
 
     from backhaul_hub.access.account_names import AccountName
+    from tests.support.rig.parts import HubRig
 
 pytestmark = pytest.mark.nats
 
@@ -128,11 +127,7 @@ async def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
         "backhaul_hub.nats.system_requests._WAIT_S", 60.0
     )  # for the one that there is
     async with AsyncExitStack() as stack:
-        rig = HubRig(tmp_path / "hub")
-        create_hub(rig.directory, local_layout(rig.client_port, rig.leaf_port))
-        stack.push_async_callback(rig.stop)
-        await rig.server.start()
-        await rig.server.wait_listening(rig.client_port)
+        rig = await stack.enter_async_context(server_alone(tmp_path / "hub"))
         system = await rig.connect("system")
         stack.push_async_callback(system.close)
         made = Scene(rig, system, stack)

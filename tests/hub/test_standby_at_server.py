@@ -18,7 +18,6 @@ from backhaul_hub.db.migrations import SCHEMA_VERSION
 from backhaul_hub.db.store import Registry
 from backhaul_hub.device import Device
 from backhaul_hub.errors import DeposedError, HubError, RegistryError
-from backhaul_hub.setup.hub_directory import create_hub
 from backhaul_hub.standby.copies import CopyDesk, fetch_copy
 from backhaul_hub.standby.entry import JournalError
 from backhaul_hub.standby.leading import LeadersJournal
@@ -26,8 +25,7 @@ from backhaul_hub.standby.replica import FollowingRegistry
 from backhaul_hub.standby.rows import Term, begin
 from backhaul_hub.standby.stream import JournalStream
 from backhaul_runtime.clock import SystemClock
-from tests.support.hub_layout import local_layout
-from tests.support.rig.parts import HubRig
+from tests.support.server_alone import server_alone
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
@@ -35,6 +33,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from nats.aio.client import Client
+
+    from tests.support.rig.parts import HubRig
 
 pytestmark = pytest.mark.nats
 
@@ -79,11 +79,7 @@ class Scene:
 @pytest.fixture
 async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
     async with AsyncExitStack() as stack:
-        rig = HubRig(tmp_path / "hub")
-        create_hub(rig.directory, local_layout(rig.client_port, rig.leaf_port))
-        stack.push_async_callback(rig.stop)
-        await rig.server.start()
-        await rig.server.wait_listening(rig.client_port)
+        rig = await stack.enter_async_context(server_alone(tmp_path / "hub"))
         client = await stack.enter_async_context(rig.connection())
         made = await JournalStream(client).make(load(rig.directory))
         scene = Scene(rig, client, made.created)
