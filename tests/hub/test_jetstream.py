@@ -72,6 +72,28 @@ async def test_servers_that_have_no_leader_yet_are_asked_again_before_an_answer_
     assert len(cluster.asked) == 3
 
 
+class Parted(Cluster):
+    """Answers by itself for a stream whose leader it has lost, until that is there again."""
+
+    async def request(self, subject: str, *_: object, **__: object) -> Any:
+        self.asked.append(subject)
+        parted = len(self.asked) <= self._lost
+        cluster = {"name": "hub"} | ({} if parted else {"leader": "b"})
+        messages = {"messages": 5 if parted else 900}
+        return SimpleNamespace(data=json.dumps({"cluster": cluster, "state": messages}).encode())
+
+
+async def test_a_server_that_names_no_leader_is_not_believed() -> None:
+    """Parted from the others it answered for two minutes with what it held then."""
+    cluster = Parted(1, 0)
+    info = await api_of(cluster).stream_info("UP_00")
+    assert info is not None
+    assert info["state"]["messages"] == 900
+    impatient = JetStreamApi(Parted(1, 0))  # type: ignore[arg-type]
+    with pytest.raises(JetStreamError, match="knows no leader"):
+        await impatient.stream_info("UP_00")
+
+
 async def test_any_other_refusal_to_delete_is_told() -> None:
     with pytest.raises(JetStreamError):
         await api_of(Cluster(0, STREAM_NOT_FOUND)).delete_consumer("TWIN_CMD", "control")

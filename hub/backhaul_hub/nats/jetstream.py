@@ -50,6 +50,10 @@ _LOADING_S = 2.5
 # Said for want of a leader, or of a server. No peers are suitable, too, while servers that have just
 # started do not all know one another; too few have room for a consumer while its stream is being copied to more.
 _LEADERLESS = frozenset({CLUSTER_NOT_AVAILABLE, NO_SUITABLE_PEERS, TOO_FEW_PEERS})
+# A server that is parted from the others may answer for a stream by itself, for as long as it is, with what it
+# held then; it names no leader (2.15.1). A server that runs alone speaks of no cluster.
+_LED = {"leader": ""}
+_NOBODY_LEADS = Refusal(503, CLUSTER_NOT_AVAILABLE, "the server that answered knows no leader")
 
 
 class JetStreamApi(JetStreamCalls):
@@ -101,12 +105,18 @@ class JetStreamApi(JetStreamCalls):
         wait_s = min(longest_s, _FIRST_S) if self._patience_s else longest_s
         while True:
             try:
-                return await self._ask(subject, payload, None, wait_s)
+                return self._led(verb, await self._ask(subject, payload, None, wait_s))
             except HubError as error:
                 wait_s = min(longest_s, 1.5 * wait_s)
                 if loop.time() - began_s >= self._passes_s(error):
                     raise
             await asyncio.sleep(_AGAIN_S)
+
+    def _led(self, verb: str, answer: Json) -> Json:
+        """Return an answer of a server that knows who leads. Raises: JetStreamError: it does not."""
+        if ".INFO." in verb and "leader" not in answer.get("cluster", _LED):
+            raise self.refused(verb, _NOBODY_LEADS)
+        return answer
 
     def _passes_s(self, error: HubError) -> float:
         """Return for how long to ask again after this error; 0 where it is by the request's contents."""
