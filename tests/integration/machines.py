@@ -40,6 +40,26 @@ class Machines:
         for part in parts(self.rig):
             await copy(older(part, name), part)
 
+    async def start_held_back(self) -> None:
+        """Start the machine in a way that none of its own first words reaches the hub before `cut_keep_stop` has cut."""
+        await self.rig.leaf.start()
+        await self.rig.leaf.wait_listening(self.rig.client_port)
+        await self.hold_back(on=True)
+        await self.rig.start_agent()
+
+    async def hold_back(self, *, on: bool) -> None:
+        """Pause what the hub's sources read from, or go on."""
+        pause = {"pause_until": "2100-01-01T00:00:00Z"} if on else {}
+        async with self.rig.connection() as client:
+            for stream in ("OUT_live", "OUT_bulk"):
+                names = json.loads((await client.request(f"$JS.API.CONSUMER.NAMES.{stream}")).data)
+                for name in names["consumers"]:
+                    verb = f"$JS.API.CONSUMER.PAUSE.{stream}.{name}"
+                    answer = json.loads(
+                        (await client.request(verb, json.dumps(pause).encode())).data
+                    )
+                    assert answer.get("paused", False) is on, answer
+
     async def keep(self, frames: int) -> None:
         async with connect(self.rig.url) as agent:
             await keep(agent, self.kept + 1, frames * FRAME)
@@ -65,6 +85,7 @@ class Machines:
         """Keep what goes on in the epoch as it is: the hub has vouched for it before the link is cut."""
         await vouched(self.rig)
         await self.relay.cut()
+        await self.hold_back(on=False)
         await self.keep(frames)
         async with connect(self.rig.url) as agent:
             for number in range(events):

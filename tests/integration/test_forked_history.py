@@ -65,7 +65,7 @@ async def test_a_sound_hour_has_the_hubs_hashes_and_a_clone_takes_its_completene
     clock = ShiftedClock(1)
     hour_s = clock.hour_s - HOUR_S
     async with plane_by(world, clock):
-        # Pushed, the first words of the second machine would give it away before its link is cut.
+        # Neither machine's first words are to reach the hub before its link is cut: they would give the other one away.
         rig, relay = await world.vehicle_behind(Relay("127.0.0.1", world.hub.leaf_port), push=False)
         rig.agent_toml.write_text(f"{rig.agent_toml.read_text()}\n[clock]\nmax_step_s = 1e6\n")
         it = Machines(world, rig, relay)
@@ -74,11 +74,11 @@ async def test_a_sound_hour_has_the_hubs_hashes_and_a_clone_takes_its_completene
         await rig.stop()
         for part in parts(rig):
             await copy(part, older(part, "two"))
-        await rig.start()
+        await it.start_held_back()
         await it.cut_keep_stop(3)
         await it.save("one")
         await it.put_in("two")
-        await rig.start()
+        await it.start_held_back()
         # More than the other one: what the hub's source has passed, it does not read again. So also on
         # `live`, or this ledger would count as an older copy of the other one's.
         await it.cut_keep_stop(20, events=40)
