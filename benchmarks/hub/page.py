@@ -28,10 +28,10 @@ from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.continuity.lane_state import LaneState
 from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.store import Registry
+from backhaul_hub.lane_records.lane_rows import ReadPosition, store_read
 from backhaul_hub.page.server import FILES
 from backhaul_hub.people.identity import May, Person
 from backhaul_hub.people.login import connect_person
-from backhaul_hub.uplink.lane_rows import ReadPosition, store_read
 from backhaul_runtime.clock import SystemClock
 from benchmarks import scratch
 from benchmarks.errors import BenchmarkError

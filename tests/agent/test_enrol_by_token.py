@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from backhaul_agent.cli import enrol
+from backhaul_agent.cli.vehicle import enrol
 from backhaul_agent.enrol import systemd_units as units
 from backhaul_agent.enrol import vehicle_files
 from backhaul_agent.enrol.by_token import begin

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from backhaul_agent.cli.history import read_time
+from backhaul_agent.cli.values.history import read_time
 from backhaul_agent.errors import RefusedError
 from backhaul_agent.history import merge as history
 from backhaul_agent.history.merge import CHUNK_POINTS, POINTS_MAX, Merge, chunks, read_request

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from backhaul_agent.cli.history import command
+from backhaul_agent.cli.values.history import command
 from backhaul_agent.client import connect
 from backhaul_agent.errors import NoAgentError, RefusedError
 from backhaul_agent.history import service as history_service

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 from nats.errors import TimeoutError as NatsTimeoutError
 
-from backhaul_agent.cli import leaf_check
+from backhaul_agent.cli.vehicle import leaf_check
 from backhaul_agent.leaf.config_text import LeafServer, render_leaf
 from backhaul_agent.leaf.jetstream import JetStream
 from backhaul_agent.leaf.store_health import SILENT, LeafStore, free_bytes, needs_restart

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from backhaul_agent.cli import leaf_check
+from backhaul_agent.cli.vehicle import leaf_check
 from backhaul_agent.client import connect
 from backhaul_codec import Opaque
 from tests.support.agent_process import AgentProcess

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul_agent.cli.status import budget_lines
+from backhaul_agent.cli.values.status import budget_lines
 from backhaul_agent.config import parse
 from backhaul_agent.errors import ConfigError
 from backhaul_agent.leaf.link_state import LinkTraffic, traffic_in

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul_agent.cli.status import link_lines
+from backhaul_agent.cli.values.status import link_lines
 from backhaul_agent.metered.policy import (
     BACKOFF_S_MAX,
     STALL_S,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from backhaul_agent.cli import leaf_check
+from backhaul_agent.cli.vehicle import leaf_check
 from backhaul_agent.leaf import dial_check
 from backhaul_agent.leaf.config_text import LEAF_LOG, LeafServer, render_leaf
 from backhaul_codec.protocol.identity import Identity

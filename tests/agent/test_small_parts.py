@@ -236,7 +236,7 @@ def test_the_daemon_imports_no_desk_tools() -> None:
     import sys
 
     code = (
-        "import sys, backhaul_agent.cli.run\n"
+        "import sys, backhaul_agent.cli.vehicle.run\n"
         "heavy = {'numpy', 'pyarrow', 'pandas', 'pyspark', 'backhaul_agent.replay', 'backhaul_codec.recordings'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )

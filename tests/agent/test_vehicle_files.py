@@ -310,7 +310,7 @@ def test_a_program_that_is_let_in_as_it_is_shut_out_has_a_key_or_no_rights(
         if not wanted:  # `rm` has the server asked whether it is so
             adds.append(app("add", "logger"))
 
-    monkeypatch.setattr("backhaul_agent.cli.app._take_over", meanwhile)
+    monkeypatch.setattr("backhaul_agent.cli.vehicle.app._take_over", meanwhile)
     assert app("add", "logger") is None
     assert app("rm", "logger") is None
     assert isinstance(adds[0], VehicleFilesError)

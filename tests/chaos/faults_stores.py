@@ -15,7 +15,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from backhaul_hub.db.store import Registry
-from backhaul_hub.uplink.lane_rows import read_lanes
+from backhaul_hub.lane_records.lane_rows import read_lanes
 from tests.chaos.damage import Rollback
 from tests.chaos.evidence import LaneName
 from tests.chaos.faults_registry import REGISTRY

@@ -13,9 +13,9 @@ from backhaul_codec.kinds import LIVE
 from backhaul_codec.subjects import DICTIONARY_STREAM
 from backhaul_hub.db.store import Registry
 from backhaul_hub.health.conditions import TWO_MACHINES
+from backhaul_hub.lane_records.completeness import hour_reports_of
 from backhaul_hub.nats.stream_reader import StoredReader
 from backhaul_hub.streams.twin_streams import EVENTS
-from backhaul_hub.uplink.completeness import hour_reports_of
 from tests.chaos.evidence import Found, Uplinks, heads_of, twin_event
 from tests.chaos.faults_ledger import note_set_aside
 from tests.support.command_storm import OVER, waiting

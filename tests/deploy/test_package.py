@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.nats]
 GRAPH = grimp.build_graph("backhaul_agent", "backhaul_codec", "backhaul_runtime")
 AGENT = {module for module in GRAPH.modules if module.startswith("backhaul_agent")}
 REPLAY = GRAPH.find_descendants("backhaul_agent.replay") | {
-    *("backhaul_agent.replay", "backhaul_agent.cli.replay")
+    *("backhaul_agent.replay", "backhaul_agent.cli.vehicle.replay")
 }
 
 

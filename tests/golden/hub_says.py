@@ -12,12 +12,12 @@ from backhaul_hub.alerts import rows as alert_rows
 from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.db.devices import read_devices
 from backhaul_hub.enrol import rows as enrolment_rows
+from backhaul_hub.lane_records.block_store import BlockStore
+from backhaul_hub.lane_records.device_words_store import marks_of
+from backhaul_hub.lane_records.imported_rows import epochs_of, imported_hours
+from backhaul_hub.lane_records.lane_rows import read_lanes, read_position, store_read
 from backhaul_hub.people import page_rows
 from backhaul_hub.people.rows import known_people
-from backhaul_hub.uplink.block_store import BlockStore
-from backhaul_hub.uplink.device_words_store import marks_of
-from backhaul_hub.uplink.imported_rows import epochs_of, imported_hours
-from backhaul_hub.uplink.lane_rows import read_lanes, read_position, store_read
 from backhaul_hub.vehicles.core import restored
 
 from .plain import plain

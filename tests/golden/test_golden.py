@@ -26,7 +26,7 @@ from backhaul_hub.continuity.lane_state import Explained
 from backhaul_hub.db import migrations as schema
 from backhaul_hub.db.devices import read_devices
 from backhaul_hub.db.store import Registry
-from backhaul_hub.uplink.lane_rows import ReadPosition, read_lanes, read_position
+from backhaul_hub.lane_records.lane_rows import ReadPosition, read_lanes, read_position
 from tests.agent.ledgers import open_ledger, outgoing
 
 from .clock_words import spoken

@@ -11,9 +11,9 @@ from backhaul_hub.config import load
 from backhaul_hub.db.devices import add_device
 from backhaul_hub.db.store import Registry
 from backhaul_hub.device import Device
+from backhaul_hub.lane_records.lane_rows import ReadPosition, store_read
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.streams.streams import declared_streams, reconcile
-from backhaul_hub.uplink.lane_rows import ReadPosition, store_read
 from backhaul_hub.uplink.stream_digest import Block, digest_blocks, ranges
 from tests.support.rig import patient
 

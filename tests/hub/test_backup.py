@@ -27,11 +27,11 @@ from backhaul_hub.backup.selection import Choice
 from backhaul_hub.db.devices import read_devices
 from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import BackupError, HubError
+from backhaul_hub.lane_records.lane_rows import ReadPosition, read_position
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.nats.snapshots import Snapshot, copy
 from backhaul_hub.uplink.dictionaries import Dictionaries
 from backhaul_hub.uplink.dictionary_bounds import DictionaryKey
-from backhaul_hub.uplink.lane_rows import ReadPosition, read_position
 from backhaul_hub.uplink.stream_digest import (
     Block,
 )

@@ -20,7 +20,7 @@ from backhaul_hub.continuity.examine import Examined, examine
 from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.db.store import Registry
-from backhaul_hub.uplink.device_words import WordBook
+from backhaul_hub.lane_records.device_words import WordBook
 from tests.hub.command_book import DONE, KEY, NOW, RULES, Running, S, booked, examined, vehicle_says
 from tests.support.waiting import until
 

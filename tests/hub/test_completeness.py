@@ -25,10 +25,10 @@ from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.db.devices import add_device
 from backhaul_hub.db.store import Registry
 from backhaul_hub.device import Device
+from backhaul_hub.lane_records.device_words import MARKS_KEPT_NS, WordBook
+from backhaul_hub.lane_records.device_words_store import marks_of, restore
+from backhaul_hub.lane_records.lane_rows import ReadPosition, read_lanes, store_read
 from backhaul_hub.setup.hub_directory import create_hub
-from backhaul_hub.uplink.device_words import MARKS_KEPT_NS, WordBook
-from backhaul_hub.uplink.device_words_store import marks_of, restore
-from backhaul_hub.uplink.lane_rows import ReadPosition, read_lanes, store_read
 from tests.support.hub_layout import local_layout
 from tests.support.rig.ports import free_port
 

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from backhaul_hub.errors import HubError
+from backhaul_hub.lane_records.lane_rows import ReadPosition
 from backhaul_hub.nats.stream_reader import Stored
 from backhaul_hub.uplink.audit import Audit, require_gone
-from backhaul_hub.uplink.lane_rows import ReadPosition
 
 if TYPE_CHECKING:
+    from backhaul_hub.lane_records.block_store import BlockStore
     from backhaul_hub.nats.jetstream import JetStreamApi
     from backhaul_hub.nats.stream_reader import StoredReader
-    from backhaul_hub.uplink.block_store import BlockStore
     from backhaul_hub.uplink.dictionaries import Dictionaries
 
 STREAM = "UP_00"

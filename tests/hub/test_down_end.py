@@ -8,8 +8,8 @@ import pytest
 
 from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import HubError
+from backhaul_hub.lane_records.lane_rows import read_position
 from backhaul_hub.links.down_end import JUMP, SHORTER_LOOKS, DownEnd
-from backhaul_hub.uplink.lane_rows import read_position
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -21,11 +21,11 @@ from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.db.devices import add_device
 from backhaul_hub.db.store import Registry
 from backhaul_hub.device import Device
+from backhaul_hub.lane_records.device_words import WordBook
+from backhaul_hub.lane_records.lane_rows import ReadPosition, store_read
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.streams.streams import declared_streams, reconcile
 from backhaul_hub.twin.event_log import EventLog, find_events
-from backhaul_hub.uplink.device_words import WordBook
-from backhaul_hub.uplink.lane_rows import ReadPosition, store_read
 from backhaul_runtime.clock import SystemClock
 from tests.hub.made_hub import make_hub
 from tests.hub.sourced import sourced

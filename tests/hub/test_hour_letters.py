@@ -16,6 +16,9 @@ from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.db.devices import add_device
 from backhaul_hub.db.store import Registry
 from backhaul_hub.device import Device
+from backhaul_hub.lane_records.device_words import WordBook
+from backhaul_hub.lane_records.imported_rows import Source, add_hours, put
+from backhaul_hub.lane_records.lane_rows import ReadPosition, store_read
 from backhaul_hub.people.hour_letters import WINDOWS_MAX, HourLetters
 from backhaul_hub.people.hours import HourServices
 from backhaul_hub.people.identity import May, Person
@@ -23,9 +26,6 @@ from backhaul_hub.people.scope import Scope
 from backhaul_hub.questions import HoursQuestion
 from backhaul_hub.sync.heads import FleetHeads
 from backhaul_hub.sync.tree import FleetTree
-from backhaul_hub.uplink.device_words import WordBook
-from backhaul_hub.uplink.imported_rows import Source, add_hours, put
-from backhaul_hub.uplink.lane_rows import ReadPosition, store_read
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

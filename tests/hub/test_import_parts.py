@@ -30,7 +30,7 @@ from backhaul_hub.imports.blocks import BLOCK_ROWS, epoch_of, messages, pack, st
 from backhaul_hub.imports.files import files_below, groups, look
 from backhaul_hub.imports.run import ChangedError, Flow
 from backhaul_hub.imports.split import Blocks, Splitter
-from backhaul_hub.uplink.imported_rows import (
+from backhaul_hub.lane_records.imported_rows import (
     Source,
     add_hours,
     epochs_of,

@@ -16,6 +16,7 @@ from backhaul_hub.artifacts.object_store import Objects
 from backhaul_hub.config import load
 from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import BackupError, HubError
+from backhaul_hub.lane_records.lane_rows import read_position
 from backhaul_hub.migrate.bridge import Bridge
 from backhaul_hub.migrate.migrate import Migration
 from backhaul_hub.nats.connection import connect
@@ -25,7 +26,6 @@ from backhaul_hub.start_guard import require_here
 from backhaul_hub.streams.streams import declared_streams, reconcile, stream_names
 from backhaul_hub.tls.files import CA, TLS
 from backhaul_hub.tls.setup import TlsChoice
-from backhaul_hub.uplink.lane_rows import read_position
 from backhaul_runtime.clock import SystemClock
 from tests.hub.backups import FixedClock, content, streams_at, write
 from tests.hub.sourced import sourced

@@ -22,7 +22,7 @@ from backhaul_hub.db.older_commands import OLDER_COMMANDS
 from backhaul_hub.db.store import Registry
 from backhaul_hub.device import Device
 from backhaul_hub.errors import RegistryError
-from backhaul_hub.uplink.lane_rows import ReadPosition, read_lanes, read_position, store_read
+from backhaul_hub.lane_records.lane_rows import ReadPosition, read_lanes, read_position, store_read
 
 if TYPE_CHECKING:
     from pathlib import Path

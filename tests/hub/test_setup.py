@@ -22,11 +22,11 @@ from backhaul_hub.db.store import Registry
 from backhaul_hub.enrol.add_device import DeviceSettings
 from backhaul_hub.errors import ConfigError, RegistryError
 from backhaul_hub.lane_names import lanes_of
+from backhaul_hub.lane_records.lane_rows import ReadPosition, store_read
 from backhaul_hub.nats.jwt import body_of
 from backhaul_hub.nats.nkey import read_key
 from backhaul_hub.servers import ServerPlace
 from backhaul_hub.setup.hub_directory import create_hub
-from backhaul_hub.uplink.lane_rows import ReadPosition, store_read
 from tests.hub.layouts import FixedClock, layout
 from tests.support.hub_acts import change_nodes, create_device
 

@@ -16,8 +16,8 @@ from backhaul_hub.continuity.examine import LAYOUT_BYTES_MAX, SEQ_MAX, Unreadabl
 from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.db.store import Registry
-from backhaul_hub.uplink.device_words import WordBook
-from backhaul_hub.uplink.device_words_store import marks_of
+from backhaul_hub.lane_records.device_words import WordBook
+from backhaul_hub.lane_records.device_words_store import marks_of
 
 if TYPE_CHECKING:
     from pathlib import Path

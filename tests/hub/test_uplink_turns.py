@@ -14,11 +14,11 @@ from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import HubError
+from backhaul_hub.lane_records.lane_rows import read_lanes, read_position
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.nats.stream_reader import ReadQuestion, Stored, read_many
 from backhaul_hub.uplink.dictionaries import Dictionaries
 from backhaul_hub.uplink.intake import UplinkIntake
-from backhaul_hub.uplink.lane_rows import read_lanes, read_position
 from backhaul_hub.uplink.reader import UplinkReader
 from backhaul_hub.uplink.turns import UplinkTurns, take
 from tests.support.hub_sync import FakeClock

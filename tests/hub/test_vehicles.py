@@ -13,7 +13,7 @@ from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.store import Registry
 from backhaul_hub.device import DeviceLink
-from backhaul_hub.uplink.lane_rows import ReadPosition, read_lanes, store_read
+from backhaul_hub.lane_records.lane_rows import ReadPosition, read_lanes, store_read
 from backhaul_hub.vehicles.core import Vehicles, restored
 from backhaul_hub.vehicles.identities import LASTS_NS, told
 from backhaul_hub.vehicles.keeper import VehicleKeeper

@@ -12,13 +12,13 @@ from backhaul_codec.points import JSON, Opaque
 from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.db.store import Registry
+from backhaul_hub.lane_records.device_words import WordBook
+from backhaul_hub.lane_records.device_words_store import restore
+from backhaul_hub.lane_records.lane_rows import read_lanes
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.nats.stream_reader import read_many
-from backhaul_hub.uplink.device_words import WordBook
-from backhaul_hub.uplink.device_words_store import restore
 from backhaul_hub.uplink.dictionaries import Dictionaries
 from backhaul_hub.uplink.intake import UplinkIntake
-from backhaul_hub.uplink.lane_rows import read_lanes
 from backhaul_hub.uplink.reader import UplinkReader
 from backhaul_hub.uplink.turns import ReadMany, UplinkTurns
 from tests.support.hub_sync import FakeClock

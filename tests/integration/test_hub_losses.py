@@ -20,7 +20,7 @@ from backhaul_codec.subjects import stored_dictionary_subject
 from backhaul_codec.wire.dictionaries import digest_of, read_dictionary
 from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.store import Registry
-from backhaul_hub.uplink.lane_rows import read_position
+from backhaul_hub.lane_records.lane_rows import read_position
 from tests.integration.hub_api import api, kept, whole_again
 from tests.integration.readings import keep, told
 from tests.support.rig.parts import run_to_end, wait_for_log

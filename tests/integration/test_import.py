@@ -23,8 +23,8 @@ from backhaul_hub.errors import JetStreamError
 from backhaul_hub.imports.book import RegistryBook
 from backhaul_hub.imports.files import look
 from backhaul_hub.imports.run import Import
+from backhaul_hub.lane_records.imported_rows import unfinished
 from backhaul_hub.nats.jetstream import JetStreamApi
-from backhaul_hub.uplink.imported_rows import unfinished
 from backhaul_runtime.clock import SystemClock
 from tests.support.rig.parts import program, run_to_end
 

@@ -14,7 +14,7 @@ from backhaul_codec.protocol.push import push_subject
 from backhaul_hub.config import load
 from backhaul_hub.db.store import Registry
 from backhaul_hub.enrol.add_device import DeviceSettings
-from backhaul_hub.uplink.completeness import hour_reports_of
+from backhaul_hub.lane_records.completeness import hour_reports_of
 from backhaul_runtime.clock import SystemClock
 from tests.integration.conditions import status
 from tests.integration.enrolling import enrol, key_of, rotation

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from backhaul_spark.cli._options import source_options
 from backhaul_spark.cli._service import seconds
-from backhaul_spark.cli.ingest import Totals
+from backhaul_spark.cli.jobs.ingest import Totals
 from backhaul_spark.cli.main import cli
 from backhaul_spark.errors import JavaMissingError, OptionError, TableMissingError, UnreachableError
 from backhaul_spark.ingest.batch import BatchOutcome

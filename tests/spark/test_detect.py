@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backhaul_runtime.clock import SYSTEM_CLOCK
-from backhaul_spark.cli.detect import LEARNING
+from backhaul_spark.cli.answers.detect import LEARNING
 from backhaul_spark.cli.main import cli
 from backhaul_spark.detect.detector import DEFAULT, Detector
 from backhaul_spark.detect.findings import episodes, find

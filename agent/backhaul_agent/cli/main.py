@@ -1,4 +1,4 @@
-"""`backhaul-agent`: one file a subcommand, in `backhaul_agent.cli`."""
+"""`backhaul-agent`: one file a subcommand, in `vehicle` and `values`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from backhaul_codec.programs.command_line import Subcommands, run
 
 
 @click.group(
-    cls=Subcommands, program="backhaul-agent", rooms=["backhaul_agent.cli"], lacking=("replay",)
+    cls=Subcommands,
+    program="backhaul-agent",
+    rooms=[f"backhaul_agent.cli.{room}" for room in ("vehicle", "values")],
+    lacking=("replay",),
 )
 @click.version_option(package_name="backhaul")
 def cli() -> None:

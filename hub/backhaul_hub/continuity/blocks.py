@@ -1,7 +1,7 @@
 """Where things stand in UP: per block of a stream, which seqs of which lanes are in it.
 
 A block is 8,192 sequences of one UP stream. When a stream loses some of its sequences, the blocks
-say what was in them, so that the hub stops counting on exactly that. Pure; uplink/block_store.py keeps
+say what was in them, so that the hub stops counting on exactly that. Pure; lane_records/block_store.py keeps
 the blocks in hub.db, written with the read position.
 """
 

@@ -41,12 +41,12 @@ from backhaul_hub.imports.book import (
     ImportStart,
     RegistryBook,
 )
+from backhaul_hub.lane_records.completeness import hour_reports_of
 from backhaul_hub.people.credentials import add_person, in_tree, remove_person, tree_above
 from backhaul_hub.people.identity import May, Person
 from backhaul_hub.people.page_logins import make_link
 from backhaul_hub.people.rows import known_people
 from backhaul_hub.twin.event_answers import HOURS_MAX, standing_of
-from backhaul_hub.uplink.completeness import hour_reports_of
 from backhaul_runtime.clock import Clock
 
 log = structlog.get_logger(__name__)

@@ -38,11 +38,11 @@ from backhaul_hub.health import metrics as health_metrics
 from backhaul_hub.health.overview import overview
 from backhaul_hub.health.watch import HealthWatch
 from backhaul_hub.hub_time import HubTime, keep_record
+from backhaul_hub.lane_records.imported_rows import trouble as import_trouble
 from backhaul_hub.nats.connection import heard
 from backhaul_hub.people.history import HistoryGate
 from backhaul_hub.standby.leadership import Leadership
 from backhaul_hub.tls.watch import CertificateWatch
-from backhaul_hub.uplink.imported_rows import trouble as import_trouble
 from backhaul_runtime import metrics_server
 from backhaul_runtime.clock import SteadyClock
 

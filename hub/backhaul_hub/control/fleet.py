@@ -19,13 +19,13 @@ from backhaul_hub.control.sync_shell import SyncShell
 from backhaul_hub.db.devices import read_devices
 from backhaul_hub.device import Device
 from backhaul_hub.lane_names import lanes_of
+from backhaul_hub.lane_records.device_words import WordBook
+from backhaul_hub.lane_records.device_words_store import restore as restore_words
+from backhaul_hub.lane_records.lane_rows import read_lanes
 from backhaul_hub.links.down_consumers import drop_stale_consumers, make_writable
 from backhaul_hub.links.recent_setups import RecentSetups
 from backhaul_hub.links.source_keeper import SourceKeeper
 from backhaul_hub.links.speaker import Speaker
-from backhaul_hub.uplink.device_words import WordBook
-from backhaul_hub.uplink.device_words_store import restore as restore_words
-from backhaul_hub.uplink.lane_rows import read_lanes
 
 log = structlog.get_logger(__name__)
 

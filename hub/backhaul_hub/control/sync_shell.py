@@ -18,6 +18,7 @@ from backhaul_hub.control.ground import Ground
 from backhaul_hub.control.subsystem import Subsystem, Tasks
 from backhaul_hub.device import Device
 from backhaul_hub.errors import HubError
+from backhaul_hub.lane_records.lane_rows import read_position
 from backhaul_hub.shadow.bucket import Revision
 from backhaul_hub.shadow.service import ShadowKeeper
 from backhaul_hub.shards import up_name
@@ -29,7 +30,6 @@ from backhaul_hub.timestamps import rfc3339
 from backhaul_hub.twin.state_publisher import StatePublisher
 from backhaul_hub.twin.state_recall import look_back, recall
 from backhaul_hub.uplink.consumer import Consumer
-from backhaul_hub.uplink.lane_rows import read_position
 
 log = structlog.get_logger(__name__)
 

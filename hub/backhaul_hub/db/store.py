@@ -1,7 +1,7 @@
 """hub.db: one SQLite file, read by query and written in transactions.
 
 Nobody writes between what a writer reads to decide and what it writes, no other program either. Rows
-belong to the rooms that keep them: `db.devices`, `uplink.lane_rows`, and each room's `rows`.
+belong to the rooms that keep them: `db.devices`, `lane_records.lane_rows`, and each room's `rows`.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ from backhaul_hub.db.store import Registry
 from backhaul_hub.device import Device, check_device_id
 from backhaul_hub.errors import ConfigError, RegistryError
 from backhaul_hub.lane_names import NODES_MAX, check_nodes
+from backhaul_hub.lane_records.lane_rows import read_lanes
 from backhaul_hub.nats.nkey import new_key
-from backhaul_hub.uplink.lane_rows import read_lanes
 from backhaul_runtime.clock import Clock
 
 

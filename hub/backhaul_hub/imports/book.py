@@ -11,7 +11,7 @@ import msgspec
 from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.store import Registry
 from backhaul_hub.imports.blocks import epoch_of
-from backhaul_hub.uplink.imported_rows import (
+from backhaul_hub.lane_records.imported_rows import (
     Source,
     add_hours,
     epochs_of,

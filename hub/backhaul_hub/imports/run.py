@@ -25,8 +25,8 @@ from backhaul_hub.imports.blocks import BLOCK_ROWS, Packed, messages, pack, stre
 from backhaul_hub.imports.book import ImportBook
 from backhaul_hub.imports.files import FoundFiles, RefusedPart, groups, splitter_of
 from backhaul_hub.imports.split import Blocks
+from backhaul_hub.lane_records.imported_rows import LOST, Source, lost
 from backhaul_hub.nats.jetstream import JetStreamApi
-from backhaul_hub.uplink.imported_rows import LOST, Source, lost
 from backhaul_runtime.clock import Clock
 
 CELLS_MAX = 4_000_000  # of all open blocks, some 200 MB

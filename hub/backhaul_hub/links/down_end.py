@@ -11,8 +11,8 @@ import structlog
 
 from backhaul_hub.db.store import Registry
 from backhaul_hub.lane_names import DOWN
+from backhaul_hub.lane_records.lane_rows import ReadPosition, read_position, store_read
 from backhaul_hub.nats.jetstream import JetStreamApi, Json
-from backhaul_hub.uplink.lane_rows import ReadPosition, read_position, store_read
 
 JUMP = 1 << 20
 """Sequences passed over: more than were used since what hub.db knows was written, a second ago at most."""

@@ -21,11 +21,11 @@ from backhaul_hub.continuity.lane_state import LaneState
 from backhaul_hub.db.store import Registry
 from backhaul_hub.db.turn import stored
 from backhaul_hub.errors import HubError
+from backhaul_hub.lane_records.completeness import facts_of_each
+from backhaul_hub.lane_records.device_words import WordBook
+from backhaul_hub.lane_records.imported_rows import imports_of_each
 from backhaul_hub.people.hour_letters import Facts, HourLetters, Window
 from backhaul_hub.people.scope import Scope
-from backhaul_hub.uplink.completeness import facts_of_each
-from backhaul_hub.uplink.device_words import WordBook
-from backhaul_hub.uplink.imported_rows import imports_of_each
 
 HOURS_MAX = 24 * 31
 """Of many devices; of one twelve times as many."""

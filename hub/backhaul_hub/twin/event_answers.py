@@ -13,9 +13,9 @@ from backhaul_codec.assurance.completeness_text import hour
 from backhaul_hub.db.devices import read_devices
 from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import HubError, RegistryError
+from backhaul_hub.lane_records.completeness import hour_reports_of
 from backhaul_hub.questions import Events
 from backhaul_hub.twin.event_log import EventLog, find_events, hiding
-from backhaul_hub.uplink.completeness import hour_reports_of
 
 HOURS_MAX = 24 * 366
 

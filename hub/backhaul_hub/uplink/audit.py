@@ -21,11 +21,11 @@ from backhaul_hub.continuity.blocks import (
 from backhaul_hub.continuity.examine import UnreadableError, examine
 from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.errors import HubError, JetStreamError
+from backhaul_hub.lane_records.block_store import BlockStore
+from backhaul_hub.lane_records.lane_rows import ReadPosition
 from backhaul_hub.nats.jetstream import JetStreamApi, Json
 from backhaul_hub.nats.stream_reader import Stored, StoredReader, holes
-from backhaul_hub.uplink.block_store import BlockStore
 from backhaul_hub.uplink.dictionaries import Dictionaries
-from backhaul_hub.uplink.lane_rows import ReadPosition
 from backhaul_runtime.jetstream import stamp_ns
 
 _BATCH_MESSAGES = 512

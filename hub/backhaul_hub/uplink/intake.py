@@ -14,12 +14,12 @@ from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import RegistryError
+from backhaul_hub.lane_records.block_store import forget_lanes
+from backhaul_hub.lane_records.device_words import WordBook
+from backhaul_hub.lane_records.lane_rows import ReadPosition, store_positions
 from backhaul_hub.nats.stream_reader import Stored
-from backhaul_hub.uplink.block_store import forget_lanes
 from backhaul_hub.uplink.consumer import Consumer
-from backhaul_hub.uplink.device_words import WordBook
 from backhaul_hub.uplink.dictionaries import Dictionaries
-from backhaul_hub.uplink.lane_rows import ReadPosition, store_positions
 from backhaul_runtime.trouble import Trouble
 
 log = structlog.get_logger(__name__)

@@ -26,15 +26,15 @@ from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.continuity.repeats import Run, forks_from
 from backhaul_hub.db.change import RowChange
 from backhaul_hub.errors import HubError
+from backhaul_hub.lane_records.block_store import BlockStore
+from backhaul_hub.lane_records.lane_rows import ReadPosition, read_position
 from backhaul_hub.nats.jetstream import JetStreamApi, Json
 from backhaul_hub.nats.stream_reader import ReadQuestion, Stored, StoredReader
 from backhaul_hub.uplink.audit import Audit, AuditFindings, require_gone
-from backhaul_hub.uplink.block_store import BlockStore
 from backhaul_hub.uplink.dictionaries import parts, refers_to
 from backhaul_hub.uplink.dictionary_bounds import DictionaryKey
 from backhaul_hub.uplink.hashes import MessageHashes
 from backhaul_hub.uplink.intake import Said, UplinkIntake
-from backhaul_hub.uplink.lane_rows import ReadPosition, read_position
 from backhaul_hub.uplink.quarantine import set_aside
 from backhaul_runtime.trouble import Trouble
 

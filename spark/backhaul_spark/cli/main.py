@@ -1,4 +1,4 @@
-"""`backhaul-spark`: the command line of the history tables; one file a subcommand.
+"""`backhaul-spark`: the command line of the history tables; one file a subcommand, in `jobs` and `answers`.
 
 That of the commands which needs pyspark, pyarrow or matplotlib loads them when it is called, so that
 `--help` and a wrong option answer at once.
@@ -31,7 +31,11 @@ class Commands(Subcommands):
             raise found from error
 
 
-@click.group(cls=Commands, program="backhaul-spark", rooms=["backhaul_spark.cli"])
+@click.group(
+    cls=Commands,
+    program="backhaul-spark",
+    rooms=[f"backhaul_spark.cli.{room}" for room in ("jobs", "answers")],
+)
 @click.version_option(package_name="backhaul")
 def cli() -> None:
     """Bring the hub's streams into the fleet history, and question it.

@@ -1,5 +1,5 @@
 """Findings across the fleet: devices, hours, and firmware compared with their peers.
 
-Enter at `job` and `report`. `cohorts`, `robust`, and `judge` decide on arrays. This room reads
-tables and writes findings; it changes no history.
+Enter at `job`. `cohorts`, `robust`, and `judge` decide on arrays. This room reads tables and writes
+findings; it changes no history.
 """

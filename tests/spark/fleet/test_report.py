@@ -21,16 +21,16 @@ from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark import palette
 from backhaul_spark.cli.main import cli
 from backhaul_spark.errors import NothingFoundError, OptionError, TableMissingError
-from backhaul_spark.fleet import charts
-from backhaul_spark.fleet.evidence import Compared, PeerEvidence, Whereabouts
 from backhaul_spark.fleet.hours import COMPLETE, WAITING
 from backhaul_spark.fleet.job import FleetJob
 from backhaul_spark.fleet.readings import Signal
-from backhaul_spark.fleet.report import Report
 from backhaul_spark.fleet.settings import FleetSettings
 from backhaul_spark.fleet.standing import standing
 from backhaul_spark.page_links import PageLinks
 from backhaul_spark.query.plot import NAME_LENGTH_MAX, plain
+from backhaul_spark.report import charts
+from backhaul_spark.report.evidence import Compared, PeerEvidence, Whereabouts
+from backhaul_spark.report.report import Report
 from backhaul_spark.tables.delta import make_table
 from backhaul_spark.tables.schemas import ROLLUPS_TABLE
 from tests.spark.fleet.reported_hours import report_hours

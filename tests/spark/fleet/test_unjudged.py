@@ -15,10 +15,9 @@ from click.testing import CliRunner
 from deltalake import DeltaTable, write_deltalake
 
 from backhaul_runtime.clock import SYSTEM_CLOCK
-from backhaul_spark.cli.anomalies import anomalies
+from backhaul_spark.cli.jobs.anomalies import anomalies
 from backhaul_spark.fleet.job import FleetJob
 from backhaul_spark.fleet.readings import Signal
-from backhaul_spark.fleet.report import Report
 from backhaul_spark.fleet.settings import FleetSettings
 from backhaul_spark.fleet.standing import standing, unjudged
 from backhaul_spark.fleet.unjudged import (
@@ -29,6 +28,7 @@ from backhaul_spark.fleet.unjudged import (
     unjudged_parts,
 )
 from backhaul_spark.ingest.batch import Ingest
+from backhaul_spark.report.report import Report
 from backhaul_spark.tables.delta import make_table
 from backhaul_spark.tables.schemas import HOUR_REPORTS_TABLE, ROLLUPS_TABLE
 from tests.support.fleet_rollups import DAY, SimulatedFleet, days_before

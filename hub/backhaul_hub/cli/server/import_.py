@@ -31,9 +31,9 @@ from backhaul_hub.config import HubConfig, load
 from backhaul_hub.errors import ConfigError, HubError, RegistryError
 from backhaul_hub.imports.files import FoundFiles, look
 from backhaul_hub.imports.run import Import, ImportOutcome
+from backhaul_hub.lane_records.imported_rows import Source
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.streams.streams import import_stream, reconcile
-from backhaul_hub.uplink.imported_rows import Source
 from backhaul_runtime.clock import SystemClock
 
 _CLOCK = SystemClock()

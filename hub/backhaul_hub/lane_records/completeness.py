@@ -19,9 +19,9 @@ from backhaul_hub.continuity.lane_state import LaneState
 from backhaul_hub.db.devices import known_ids
 from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import RegistryError
-from backhaul_hub.uplink.device_words_store import marks_of, marks_of_each
-from backhaul_hub.uplink.imported_rows import imported_hours, imported_hours_of_each
-from backhaul_hub.uplink.lane_rows import read_lanes
+from backhaul_hub.lane_records.device_words_store import marks_of, marks_of_each
+from backhaul_hub.lane_records.imported_rows import imported_hours, imported_hours_of_each
+from backhaul_hub.lane_records.lane_rows import read_lanes
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import click
 
 from backhaul_agent.cli.asking import ask, print_json
 from backhaul_agent.cli.options import as_json_option, server_options
-from backhaul_agent.cli.set import points_of
+from backhaul_agent.cli.values.set import points_of
 from backhaul_agent.client.config import ConfigClient
 from backhaul_codec.state import point_text
 

@@ -23,8 +23,8 @@ from backhaul_spark.fleet.hours import COMPLETE, EXPLAINED, NOTHING, UNREPORTED,
 from backhaul_spark.query.plot import lone, plain
 
 if TYPE_CHECKING:
-    from backhaul_spark.fleet.evidence import Compared, Whereabouts
     from backhaul_spark.fleet.robust import Floats
+    from backhaul_spark.report.evidence import Compared, Whereabouts
 
 # By code of hours.py, from nothing to complete.
 _STATES = {

@@ -29,9 +29,9 @@ def report(
     page that has none in the directory, or of which something else is said since.
     """
     from backhaul_runtime.clock import SYSTEM_CLOCK
-    from backhaul_spark.fleet.report import Report
     from backhaul_spark.fleet.settings import FleetSettings
     from backhaul_spark.page_links import PageLinks
+    from backhaul_spark.report.report import Report
 
     links = PageLinks(page_url)
     pages = Report(table_root, SYSTEM_CLOCK, FleetSettings.read(config), links)

@@ -22,8 +22,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from backhaul_spark import palette
 from backhaul_spark.errors import NothingFoundError, OptionError, TableMissingError
-from backhaul_spark.fleet import charts
-from backhaul_spark.fleet.evidence import LAT, LON, PeerEvidence
 from backhaul_spark.fleet.findings import count, number
 from backhaul_spark.fleet.hours import COMPLETE, UNREPORTED, hour_states, states_since
 from backhaul_spark.fleet.readings import Readings, Signal, Windows
@@ -31,6 +29,8 @@ from backhaul_spark.fleet.settings import FleetSettings
 from backhaul_spark.fleet.standing import standing, unjudged
 from backhaul_spark.fleet.unjudged import handed_over_later, not_compared
 from backhaul_spark.page_links import PageLinks
+from backhaul_spark.report import charts
+from backhaul_spark.report.evidence import LAT, LON, PeerEvidence
 from backhaul_spark.tables.delta import dataset_of, open_if_there, open_table
 from backhaul_spark.tables.schemas import (
     ANOMALIES_TABLE,
@@ -238,7 +238,7 @@ def _read_at(page: Path) -> datetime:
 
 
 def _template() -> Any:
-    loader = PackageLoader("backhaul_spark.fleet", ".")
+    loader = PackageLoader("backhaul_spark.report", ".")
     page = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     page.filters |= {"number": _shown, "share": _share}
     return page.get_template("report.html")

@@ -7,7 +7,7 @@ import msgspec
 from backhaul_codec.assurance.completeness import Mark
 from backhaul_codec.protocol.words import ClockWord
 from backhaul_hub.db.store import Registry
-from backhaul_hub.uplink.device_words import WordBook
+from backhaul_hub.lane_records.device_words import WordBook
 
 
 async def restore(registry: Registry, book: WordBook) -> None:
