@@ -4,8 +4,8 @@ The loop commits at once for a publisher that waits for "kept"; points that arri
 into the next one. So one client alone gets the latency of one fsync, and a thousand share it. Points
 nobody waits for are committed at the latest after `ingest.stage_s_max`.
 
-The participants (`commit.participant`) say what to write; the loop knows none of them by name. The gate says when it
-may commit, the queues when it must.
+The participants (`commit.participant`) say what to write, when a commit must begin, and when none may; the loop knows
+none of them by name.
 """
 
 from __future__ import annotations
@@ -23,10 +23,9 @@ from backhaul_agent.ledger.rows import LedgerChanges
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
-    from backhaul_agent.commit.epoch_gate import EpochGate
     from backhaul_agent.commit.eviction import Eviction
     from backhaul_agent.commit.participant import CommitParticipant
-    from backhaul_agent.commit.queues import Counters, PublishQueues
+    from backhaul_agent.commit.queues import Counters
     from backhaul_agent.hub_time.hub_clock import HubClock
     from backhaul_agent.ledger.ledger import Ledger
 
@@ -43,17 +42,13 @@ class CommitLoop:
         clock: HubClock,
         participants: Iterable[CommitParticipant],
         *,
-        gate: EpochGate,
-        queues: PublishQueues,
         eviction: Eviction,
         counters: Counters,
         on_commit: Callable[[], None],
     ) -> None:
-        self.gate = gate
         self.eviction = eviction
         self.counters = counters
         self._participants = list(participants)
-        self._queues = queues
         self._clock = clock
         self._ledger = ledger
         self._on_commit = on_commit
@@ -72,7 +67,8 @@ class CommitLoop:
     def stop(self) -> None:
         """Refuse every publish from now on; `run` commits the rest, framed, and returns."""
         self._stopping = True
-        self._queues.close()
+        for each in self._participants:
+            each.close()
         self._wake.set()
 
     async def run(self) -> None:
@@ -80,44 +76,59 @@ class CommitLoop:
         while True:
             await self._wait()
             stopping = self._stopping
-            if stopping and self.gate.waiting and not self._queues:
+            if stopping and self._held() and not self._pressed():
                 return  # nothing that a new epoch would be worth
             await self._commit(flush=stopping or self._ledger.budget.full)
             if self._clock.monotonic_s() >= self.eviction.upkeep_due_s():
                 await self._give_up(self.eviction.upkeep())
-            if stopping and not self._queues:
+            if stopping and not self._pressed():
                 return
 
     async def _wait(self) -> None:
         """Sleep until there is something to commit."""
         while not self._due():
             self._wake.clear()
-            times = [self._queues.stage_by_s, self.gate.epochs.due_s()]
-            if not self.gate.waiting:
-                times += [self.eviction.upkeep_due_s(), self._due_s()]
-            next_s = min((time for time in times if time is not None), default=None)
-            wait_s = None
-            if next_s is not None:
-                wait_s = max(next_s, self._retry_at_s) - self._clock.monotonic_s()
+            now_s, next_s = self._clock.monotonic_s(), self._next_s()
+            wait_s = max(next_s, self._retry_at_s) - now_s if next_s is not None else None
             try:
                 async with asyncio.timeout(wait_s):
                     await self._wake.wait()
             except TimeoutError:
                 continue
 
-    def _due_s(self) -> float | None:
-        times = (each.due_s() for each in self._participants)
+    def _next_s(self) -> float | None:
+        """Return when to look again; called where nothing is due."""
+        now_s = self._clock.monotonic_s()
+        times = [each.holds_until_s() for each in self._participants]
+        # One that is over already, while commits are held, says nothing new.
+        times += [time for time in self._must_by() if time > now_s]
+        if not self._held():
+            times += [self.eviction.upkeep_due_s(), *(each.due_s() for each in self._participants)]
         return min((time for time in times if time is not None), default=None)
 
-    def _due(self) -> bool:
+    def _must_by(self) -> list[float]:
+        times = (each.must_by_s() for each in self._participants)
+        return [time for time in times if time is not None]
+
+    def _pressed(self) -> bool:
+        """Whether a commit must begin."""
         now_s = self._clock.monotonic_s()
-        urgent = self._queues.urgent(now_s)
-        if not self.gate.epochs.may_commit(now_s, urgent=urgent):
-            return self._stopping and not self._queues
-        if urgent or self._stopping or now_s >= self.eviction.upkeep_due_s():
+        return any(time <= now_s for time in self._must_by())
+
+    def _held(self) -> bool:
+        """Whether no commit may begin."""
+        now_s, pressed = self._clock.monotonic_s(), self._pressed()
+        return any(each.holds(now_s, pressed=pressed) for each in self._participants)
+
+    def _due(self) -> bool:
+        pressed = self._pressed()
+        if self._held():
+            return self._stopping and not pressed
+        now_s = self._clock.monotonic_s()
+        if pressed or self._stopping or now_s >= self.eviction.upkeep_due_s():
             return True
-        due_s = self._due_s()
-        return due_s is not None and max(due_s, self._retry_at_s) <= now_s
+        times = (each.due_s() for each in self._participants)
+        return any(time is not None and max(time, self._retry_at_s) <= now_s for time in times)
 
     async def _commit(self, *, flush: bool) -> None:
         clock = self._clock
@@ -137,13 +148,6 @@ class CommitLoop:
         if changes:
             self._on_commit()
             await self._give_up(self.eviction.make(worth(changes.messages)))
-
-    async def _commit_own(self, changes: LedgerChanges) -> None:
-        """Commit the changes that make room, by the same rule as everything else."""
-        self.gate.open(changes)
-        await self._ledger.commit(changes)
-        if self.gate.opened(changes):
-            self._on_commit()
 
     def _succeeded(self, draft: Draft) -> None:
         for each in self._participants:

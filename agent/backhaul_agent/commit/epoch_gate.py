@@ -78,6 +78,14 @@ class EpochGate(CommitParticipant):
             return AT_ONCE_S
         return None
 
+    def holds(self, now_s: float, *, pressed: bool) -> bool:
+        """Whether it is not decided yet under which epoch to commit."""
+        return not self.epochs.may_commit(now_s, urgent=pressed)
+
+    def holds_until_s(self) -> float | None:
+        """Return when it is decided at the latest."""
+        return self.epochs.due_s()
+
     def contribute(self, draft: Draft) -> None:
         """Let staged rows that are no suspects (any more) be framed; open an epoch if one is over."""
         if self.epochs.verdict is Verdict.GOES_ON:

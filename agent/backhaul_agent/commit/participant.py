@@ -56,6 +56,25 @@ class CommitParticipant(Protocol):
         """Return when a commit is due for this alone, on the monotonic clock; None: never by itself."""
         return None
 
+    def must_by_s(self) -> float | None:
+        """Return by when a commit must begin, even right after one that failed; None: it may wait."""
+        return None
+
+    def holds(self, now_s: float, *, pressed: bool) -> bool:
+        """Whether this lets nothing be committed yet.
+
+        ``now_s``: monotonic. ``pressed``: whether a commit must begin, by some participant's `must_by_s`.
+        """
+        return False
+
+    def holds_until_s(self) -> float | None:
+        """Return when this ends holding commits at the latest; None: with some news alone, or it holds none."""
+        return None
+
+    def close(self) -> None:
+        """Take in nothing new from now on: the agent stops."""
+        return  # nothing comes from outside
+
     def contribute(self, draft: Draft) -> None:
         """Add all due writes to the draft."""
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import structlog
 
 from backhaul_agent.commit.contents import ConfigWrite, Points, value_class
-from backhaul_agent.commit.participant import CommitParticipant
+from backhaul_agent.commit.participant import AT_ONCE_S, CommitParticipant
 from backhaul_agent.errors import Code, RefusedError
 from backhaul_agent.ledger.eviction_policy import TELEMETRY, class_of
 from backhaul_codec.subjects import BUNDLE_SUBJECT
@@ -86,7 +86,7 @@ class Counters:
 class PublishQueues(CommitParticipant):
     """Arrivals until a commit takes them, and the framer that takes them then.
 
-    ``wake`` has the commit task look at `urgent` again. ``stage_by_s``: when that must be durable for
+    ``wake`` has the commit task look at `must_by_s` again. ``stage_by_s``: when that must be durable for
     which nobody waits, on the monotonic clock; None where nothing is there.
     """
 
@@ -116,9 +116,6 @@ class PublishQueues(CommitParticipant):
         self._newest_frames: dict[str, bytes] = {}
         self._newest_bundles: deque[bytes] = deque()
         self._newest_bytes = 0
-
-    def __bool__(self) -> bool:
-        return bool(self._pending)
 
     def submit(self, arrival: QueuedPublish) -> None:
         """Queue points for the next commit.
@@ -156,10 +153,11 @@ class PublishQueues(CommitParticipant):
         """Refuse all arrivals from now on."""
         self._closed = True
 
-    def urgent(self, now_s: float) -> bool:
-        """Whether a commit must not wait, not even after one that failed."""
-        staging = self.stage_by_s is not None and self.stage_by_s <= now_s
-        return bool(self._waiting or (self._pending and (staging or self._closed)))
+    def must_by_s(self) -> float | None:
+        """Return when the arrivals must be durable."""
+        if self._waiting or (self._pending and self._closed):
+            return AT_ONCE_S
+        return self.stage_by_s
 
     def take_newest_frames(self) -> list[bytes]:
         """Return the newest bundles and each node's newest frame since this was asked last, with settled stamps."""

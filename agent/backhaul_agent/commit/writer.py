@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from backhaul_agent.commit.marks import Marks
     from backhaul_agent.config import Config
     from backhaul_agent.ledger.ledger import Ledger
-    from backhaul_agent.ledger.rows import Outgoing
+    from backhaul_agent.ledger.rows import LedgerChanges, Outgoing
     from backhaul_runtime.clock import SteadyClock
 
 
@@ -62,6 +62,7 @@ class Writer(CommitLoop):
         )
         reserve = reserve or Reserve(ledger.path, 0)
         ages = Ages(config.ledger.age_s_max)
+        self.gate, self._framer = gate, framer
         super().__init__(
             ledger,
             clock,
@@ -70,8 +71,6 @@ class Writer(CommitLoop):
                 *([marks] if marks is not None else []),
                 *(gate, queues, deferred, self.packer, self.keeper),
             ],
-            gate=gate,
-            queues=queues,
             eviction=Eviction(ledger, clock, ages, reserve, self._receipt, self._commit_own),
             counters=counters,
             on_commit=on_commit,
@@ -85,12 +84,12 @@ class Writer(CommitLoop):
 
     def set_flush_s(self, age_s_max: float) -> None:
         """Frame points at this age from now on, in seconds."""
-        self._queues.framer.age_s_max = age_s_max
+        self._framer.age_s_max = age_s_max
 
     @property
     def buffered_points(self) -> int:
         """Return how many acknowledged points are staged but not framed."""
-        return self._queues.framer.buffered_points + self.gate.unconfirmed.points
+        return self._framer.buffered_points + self.gate.unconfirmed.points
 
     def status(self) -> dict[str, Any]:
         """Return the writer's part of the ledger's status."""
@@ -113,6 +112,13 @@ class Writer(CommitLoop):
         await self.eviction.start()
         for row in await self.gate.restore():
             self._deferred.lose(row)
+
+    async def _commit_own(self, changes: LedgerChanges) -> None:
+        """Commit the changes that make room; an epoch that is over ends with these, too."""
+        self.gate.open(changes)
+        await self._ledger.commit(changes)
+        if self.gate.opened(changes):
+            self._on_commit()
 
     def _receipt(
         self, lane: str, epoch: int, lo: int, hi: int, reason: str, chain: bytes | None
