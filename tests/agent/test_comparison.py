@@ -134,7 +134,7 @@ async def test_what_the_hub_lacks_is_appended_again_and_settles_nothing(scene: S
         await until(lambda: not confirmations.disputed)
         assert scene.bulk.again == [Work(42, 2, 2)]
         assert confirmations.compared == set()
-        await asyncio.sleep(0.1)
+        await scene.writer.all_written()
         assert scene.ledger.closed["bulk", 42].watermark == 0
 
 
@@ -180,11 +180,12 @@ async def test_what_was_to_be_moved_as_the_link_fell_is_moved_once(scene: Scene)
 
     answers = asyncio.create_task(answering())
     comparing = asyncio.create_task(scene.comparison.run(jetstream))
-    await asyncio.sleep(0.05)  # it is handed to the writer, which does not run yet
+    handed_in = scene.writer._deferred._owed.done
+    await until(lambda: handed_in)  # to the writer, which does not run yet
     comparing.cancel()
     await asyncio.wait([comparing])
     comparing = asyncio.create_task(scene.comparison.run(jetstream))
-    await asyncio.sleep(0.05)
+    await until(lambda: len(handed_in) == 2)
     writing = asyncio.create_task(scene.writer.run())
     try:
         await asyncio.wait_for(answers, 5)

@@ -157,7 +157,7 @@ async def test_nothing_is_judged_before_the_hub_has_spoken_of_each_later_epoch(
     running = asyncio.create_task(words.run(cast("JetStream", Leaf([(42, 1)]))))
     try:
         words.heard({42: {"bulk": (1, 0)}}, {})
-        await asyncio.sleep(0.05)
+        await until(lambda: 42 in words._compared)
         assert suspects.of(42), "epoch 43 was there at the start: a newer copy may have sent in it"
         assert words.wanted()[:2] == [42, 43]
         # One that began since is this ledger's alone.

@@ -178,7 +178,7 @@ async def test_what_was_to_be_taken_in_as_the_link_fell_is_taken_in_once(
     taking.cancel()
     await asyncio.wait([taking])
     taking = asyncio.create_task(adoption.take_in(out, everything=True))
-    await asyncio.sleep(0.05)
+    await until(lambda: rig.writer._deferred._owed.done)
     slow.set()
     await asyncio.wait_for(taking, 5)
     assert await copied.taken_in() == [4, 5, 6]
