@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
 from backhaul_codec import Point, chain, encode_bundle
@@ -21,7 +20,6 @@ from backhaul_spark.jobs.maintain import Keeping, Maintenance
 from backhaul_spark.nats.direct_get import Reader
 from backhaul_spark.serve import answers as answers_module
 from backhaul_spark.serve.budget import AnswerTime
-from backhaul_spark.serve.kept_tails import KeptTail, KeptTails
 from backhaul_spark.serve.plan import DAY_US
 from backhaul_spark.serve.series_rows import OneSeries
 from tests.support.past_world import HOUR_US, T0_US, PastWorld, readings
@@ -206,42 +204,6 @@ def test_what_an_earlier_answer_read_of_up_is_not_read_again(
     hub_server.make_stream()
     world.frame((91, 91.0), seq=500)
     assert readings(world.ask()) == [*said[:-1], (91, 91.0)]
-
-
-def test_a_kept_message_that_is_another_one_by_now_counts_for_nothing() -> None:
-    def batch(*places: tuple[int, int]) -> pa.RecordBatch:
-        seqs, stored = zip(*places, strict=True)
-        columns = [pa.array(seqs, pa.int64()), pa.array(stored, pa.timestamp("us"))]
-        return pa.RecordBatch.from_arrays(columns, ["stream_seq", "stored_at"])
-
-    def seqs(batches: Any) -> list[int]:
-        return [seq for each in batches for seq in each.column("stream_seq").to_pylist()]
-
-    tails = KeptTails(4 * batch((1, 1), (2, 2)).nbytes)
-    there: dict[str, Any] = {"created": "then", "start": 1, "last": 9}
-    kept = KeptTail("then", 1, (batch((3, 30)), batch((5, 50))))
-    assert kept.after(batch((5, 50), (7, 70))) == batch((7, 70))
-    for other in (batch((5, 51), (7, 70)), batch((7, 70))):
-        assert kept.after(other) is None, "another message, or none, is there now"
-    tails.keep("VID-1", "UP_00", kept, 0)
-    assert tails.find("VID-1", "UP_00", **there) == kept
-    assert tails.find("VID-1", "UP_00", **there | {"start": 0}) is None
-    assert tails.find("VID-2", "UP_00", **there) is None
-    for gone in ({"created": "later"}, {"last": 4}):
-        tails.keep("VID-1", "UP_00", kept, 0)
-        assert tails.find("VID-1", "UP_00", **there | gone) is None
-        assert tails.find("VID-1", "UP_00", **there) is None
-    tails.keep("VID-1", "UP_00", KeptTail("then", 1, (batch((3, 30), (4, 40)), batch((6, 60)))), 4)
-    found = tails.find("VID-1", "UP_00", **there | {"start": 4})
-    assert found is not None
-    assert (found.start, seqs(found.batches)) == (4, [4, 6])
-    for number in range(5):  # the one that was asked for longest ago makes room
-        tails.keep(f"VID-{number}", "UP_00", KeptTail("then", 1, (batch((1, 1), (2, 2)),)), 0)
-    assert tails.find("VID-0", "UP_00", **there) is None
-    assert tails.find("VID-4", "UP_00", **there) is not None
-    large = KeptTail("then", 1, (batch((1, 1), (2, 2), (3, 3)),))
-    tails.keep("VID-4", "UP_00", large, 0)
-    assert tails.find("VID-4", "UP_00", **there) is None, "too large for one device"
 
 
 def test_days_whose_points_were_taken_out_are_answered_by_the_minute(world: PastWorld) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from backhaul_spark.serve.gaps import GAPS_MAX, Gap, Hours, gaps, silences
+from backhaul_spark.serve.kept_tails import KeptTail, KeptTails
 from backhaul_spark.serve.plan import HOUR_US, LEVELS_US, MINUTE_US, Level, plan
 from backhaul_spark.serve.runs import TEXT_MAX, TextRun, TextRuns
 from backhaul_spark.serve.sums import Sums
@@ -142,3 +146,39 @@ def test_a_silence_is_much_longer_than_the_usual_step(width_us: int) -> None:
         int(steady[40]),
     ]
     assert silences(steady[:0], width_us, T0_US, end) == [Gap(T0_US, end, "silent")]
+
+
+def test_a_kept_message_that_is_another_one_by_now_counts_for_nothing() -> None:
+    def batch(*places: tuple[int, int]) -> pa.RecordBatch:
+        seqs, stored = zip(*places, strict=True)
+        columns = [pa.array(seqs, pa.int64()), pa.array(stored, pa.timestamp("us"))]
+        return pa.RecordBatch.from_arrays(columns, ["stream_seq", "stored_at"])
+
+    def seqs(batches: Any) -> list[int]:
+        return [seq for each in batches for seq in each.column("stream_seq").to_pylist()]
+
+    tails = KeptTails(4 * batch((1, 1), (2, 2)).nbytes)
+    there: dict[str, Any] = {"created": "then", "start": 1, "last": 9}
+    kept = KeptTail("then", 1, (batch((3, 30)), batch((5, 50))))
+    assert kept.after(batch((5, 50), (7, 70))) == batch((7, 70))
+    for other in (batch((5, 51), (7, 70)), batch((7, 70))):
+        assert kept.after(other) is None, "another message, or none, is there now"
+    tails.keep("VID-1", "UP_00", kept, 0)
+    assert tails.find("VID-1", "UP_00", **there) == kept
+    assert tails.find("VID-1", "UP_00", **there | {"start": 0}) is None
+    assert tails.find("VID-2", "UP_00", **there) is None
+    for gone in ({"created": "later"}, {"last": 4}):
+        tails.keep("VID-1", "UP_00", kept, 0)
+        assert tails.find("VID-1", "UP_00", **there | gone) is None
+        assert tails.find("VID-1", "UP_00", **there) is None
+    tails.keep("VID-1", "UP_00", KeptTail("then", 1, (batch((3, 30), (4, 40)), batch((6, 60)))), 4)
+    found = tails.find("VID-1", "UP_00", **there | {"start": 4})
+    assert found is not None
+    assert (found.start, seqs(found.batches)) == (4, [4, 6])
+    for number in range(5):  # the one that was asked for longest ago makes room
+        tails.keep(f"VID-{number}", "UP_00", KeptTail("then", 1, (batch((1, 1), (2, 2)),)), 0)
+    assert tails.find("VID-0", "UP_00", **there) is None
+    assert tails.find("VID-4", "UP_00", **there) is not None
+    large = KeptTail("then", 1, (batch((1, 1), (2, 2), (3, 3)),))
+    tails.keep("VID-4", "UP_00", large, 0)
+    assert tails.find("VID-4", "UP_00", **there) is None, "too large for one device"
