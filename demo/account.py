@@ -35,8 +35,6 @@ class Verdict:
     in_history: int = 0
     missing: int = 0
     doubled: int = 0
-    unannounced: int = 0
-    """In the history though no acknowledgement reached the publisher: kept, and its word lost."""
 
     @property
     def sound(self) -> bool:
@@ -71,7 +69,6 @@ class Account:
         for reading, count in history.items():
             verdict = verdicts.setdefault(reading.device, Verdict())
             verdict.in_history += count
-            verdict.unannounced += 1
             verdict.doubled += count - 1
         return verdicts
 

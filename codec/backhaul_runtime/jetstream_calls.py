@@ -64,6 +64,18 @@ class JetStreamCalls(ABC):
         """Return a stream's info, None where there is no such stream."""
         return await self._unless([STREAM_NOT_FOUND], f"STREAM.INFO.{stream}")
 
+    async def info(self, stream: str) -> dict[str, Any]:
+        """Return the info of a stream; it is an error if there is no such stream."""
+        return await self.request(f"STREAM.INFO.{stream}")
+
+    async def create_stream(self, config: dict[str, Any]) -> None:
+        """Create the stream that a configuration names."""
+        await self.request(f"STREAM.CREATE.{config['name']}", config)
+
+    async def update_stream(self, config: dict[str, Any]) -> None:
+        """Give the stream that a configuration names this whole configuration."""
+        await self.request(f"STREAM.UPDATE.{config['name']}", config)
+
     async def subjects(self, stream: str, pattern: str) -> dict[str, int]:
         """Return a stream's subjects that fit a pattern, with their numbers of messages."""
         found: dict[str, int] = {}

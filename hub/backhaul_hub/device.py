@@ -61,8 +61,3 @@ class DeviceLink:
     rtt: str = ""
     answered_ns: int = 0
     """When `rtt` was last seen to change: then at the latest the vehicle has answered a ping."""
-    in_bytes: int = 0
-    """Bytes received over the present connection, before the link's own compression."""
-    out_bytes: int = 0
-    last_reason: str = ""
-    """Why the last connection ended, in the server's words."""

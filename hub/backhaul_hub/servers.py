@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from backhaul_codec.programs.nats_conf import lines, quoted
 from backhaul_hub.errors import ConfigError
-from backhaul_hub.nats_conf_text import lines, quoted
 
 CLUSTER_SIZES = (3, 5)
 _PLACE = re.compile(

@@ -47,6 +47,9 @@ class Server(JetStreamApi):
     async def stream_info(self, stream: str) -> Json | None:
         return {} if stream == "DOWN_00" else None
 
+    async def info(self, stream: str) -> Json:
+        return await self.request(f"STREAM.INFO.{stream}")
+
     async def request(
         self, verb: str, body: Any = None, *, api: str = "", timeout_s: float | None = None
     ) -> Json:

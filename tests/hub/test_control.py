@@ -57,11 +57,12 @@ class Server:
     async def stream_info(self, stream: str) -> Json | None:
         return {"config": self.streams[stream]} if stream in self.streams else None
 
+    async def create_stream(self, config: Json) -> None:
+        self.streams[config["name"]] = config
+
     async def request(
         self, verb: str, body: Any = None, *, api: str = "", timeout_s: float | None = None
     ) -> Json:
-        if verb.startswith("STREAM.CREATE."):
-            self.streams[body["name"]] = body
         if verb == "STREAM.NAMES":
             return {"streams": sorted(self.streams), "total": len(self.streams)}
         if verb.startswith(f"CONSUMER.CREATE.{DOWN}."):

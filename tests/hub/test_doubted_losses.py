@@ -30,6 +30,9 @@ class Cluster:
         self.others: list[list[int]] = []
         self.doubt = ""
 
+    async def info(self, stream: str) -> dict[str, Any]:
+        return await self.request(f"STREAM.INFO.{stream}")
+
     async def request(self, verb: str, body: object = None) -> dict[str, Any]:
         assert verb == f"STREAM.INFO.{STREAM}"
         state = {"first_seq": 1, "last_seq": self.last_seq, "messages": self.last_seq, "bytes": 9}

@@ -26,7 +26,7 @@ class Down:
         self.purged_to: list[int] = []
         self.away = False
 
-    async def request(self, _: str) -> dict[str, Any]:
+    async def info(self, _: str) -> dict[str, Any]:
         if self.away:
             raise HubError("no answer")
         return {"state": {"last_seq": self.last_seq}}
@@ -153,7 +153,7 @@ async def test_what_is_acknowledged_while_the_server_is_asked_need_not_be_in_its
         end.stored(ack(down.last_seq))
         return answer
 
-    monkeypatch.setattr(down, "request", grows_meanwhile)
+    monkeypatch.setattr(down, "info", grows_meanwhile)
     for _ in range(SHORTER_LOOKS + 1):
         assert not await end.look()
     assert down.purged_to == []

@@ -33,8 +33,8 @@ class Scene:
         """Say the hashes of messages, as UP has them."""
         return [f"{seq:012x}" for seq in range(low, high + 1)]
 
-    async def request(self, verb: str) -> Any:
-        assert verb == "STREAM.INFO.UP_00"
+    async def info(self, stream: str) -> Any:
+        assert stream == "UP_00"
         if self.error:
             raise self.error
         return {"state": {"last_seq": self.last}}

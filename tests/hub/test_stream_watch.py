@@ -40,6 +40,9 @@ async def test_lanes_are_watched_while_other_streams_are_in_trouble(
             raise JetStreamError(verb, CLUSTER_NOT_AVAILABLE, "")
         return {"created": "once", "config": {}}
 
+    async def info(stream: str) -> Json:
+        return await request(f"STREAM.INFO.{stream}")
+
     async def no_room(declared: Json) -> None:
         tried.append(declared["name"])
         raise JetStreamError("STREAM.CREATE", INSUFFICIENT_STORAGE, "")
@@ -59,7 +62,8 @@ async def test_lanes_are_watched_while_other_streams_are_in_trouble(
 
     fed: list[int] = []
     noted: list[Json] = []
-    reader, api = SimpleNamespace(note_state=noted.append), SimpleNamespace(request=request)
+    reader = SimpleNamespace(note_state=noted.append)
+    api = SimpleNamespace(request=request, info=info)
     down, sources = SimpleNamespace(look=ends_well), SimpleNamespace(look=look)
     ground: Any = SimpleNamespace(config=load(directory), clock=SystemClock(), api=api)
     fleet: Any = SimpleNamespace(sources=sources)

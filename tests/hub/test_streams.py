@@ -47,8 +47,10 @@ class Refusing:
     async def stream_info(self, stream: str) -> None:
         return None
 
-    async def request(self, verb: str, declared: dict[str, Any]) -> None:
-        raise JetStreamError(verb, INSUFFICIENT_STORAGE, "insufficient storage resources")
+    async def create_stream(self, _: dict[str, Any]) -> None:
+        raise JetStreamError(
+            "STREAM.CREATE.S", INSUFFICIENT_STORAGE, "insufficient storage resources"
+        )
 
 
 async def test_a_refusal_says_how_to_mend_it() -> None:

@@ -21,7 +21,7 @@ from backhaul_agent.apps.rights import (
     door_subject,
     subjects_of,
 )
-from backhaul_agent.nats_conf import quoted
+from backhaul_codec.programs.nats_conf import quoted
 
 OPEN_USER = "open"
 OPEN_ACCOUNT = "APPS"

@@ -25,7 +25,7 @@ from nats.errors import Error as NatsError
 
 from backhaul_agent.errors import EnrolmentFailedError
 from backhaul_agent.files import write_whole
-from backhaul_agent.nats_conf import quoted
+from backhaul_codec.programs.nats_conf import quoted
 from backhaul_codec.protocol.enrolment import Token, answer_prefix
 from backhaul_runtime.patched_client import PatchedClient
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from backhaul_agent.nats_conf import quoted
 from backhaul_codec.kinds import BULK, LIVE, stored_subjects
+from backhaul_codec.programs.nats_conf import quoted
 from backhaul_codec.protocol.identity import Identity, leaf_name
 from backhaul_runtime.jetstream import API
 

@@ -53,20 +53,19 @@ class JetStream(JetStreamCalls):
 
     async def created_and_state(self, stream: str) -> tuple[str, dict[str, Any]]:
         """Return when a stream was made, and its state: ``messages``, ``last_seq`` and more."""
-        answer = await self.request(f"STREAM.INFO.{stream}")
+        answer = await self.info(stream)
         return str(answer["created"]), answer["state"]
 
     async def ensure_stream(self, config: dict[str, Any]) -> bool:
         """Create the stream, or update it where it differs; return whether anything changed."""
-        name = config["name"]
-        info = await self.stream_info(name)
+        info = await self.stream_info(config["name"])
         if info is None:
-            await self.request(f"STREAM.CREATE.{name}", config)
+            await self.create_stream(config)
             return True
         wanted = lasting(config)
         if covers(info["config"], wanted):
             return False
-        await self.request(f"STREAM.UPDATE.{name}", info["config"] | wanted)
+        await self.update_stream(info["config"] | wanted)
         return True
 
     async def ensure_consumer(self, stream: str, config: dict[str, Any]) -> bool:

@@ -167,18 +167,6 @@ class AccountKeeper:
             )
         return min(told)
 
-    async def unknown_at_servers(self, system: Client) -> set[str]:
-        """Return the keys that are revoked in hub.db, and not at every server that answers.
-
-        Raises:
-            HubError: no server answers.
-        """
-        unknown: set[str] = set()
-        for name, keys in in_force(await self._rows(), self._clock.now_ns() // _NS_PER_S).items():
-            for jwt in await jwts_there(system, self._keys, name, self._servers):
-                unknown |= keys.keys() - revoked_for_ever(jwt)
-        return unknown
-
     async def build(
         self, now_s: int = 0, also_revoked: Mapping[AccountName, Collection[str]] = _NOBODY
     ) -> dict[AccountName, str]:

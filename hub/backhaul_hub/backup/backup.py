@@ -190,7 +190,7 @@ class Backup:
         self._finished(entry.file, written)
 
     async def _snapshot(self, name: str) -> tuple[StreamEntry, FileEntry]:
-        before = await self._api.request(f"STREAM.INFO.{name}")
+        before = await self._api.info(name)
         snapshot = await Snapshot.begin(self._client, self._api, name)
         file_name = f"streams/{name}.tar.s2"
         async with aclosing(snapshot.chunks()) as chunks:
@@ -217,12 +217,12 @@ class Backup:
 
         stretches = ranges(max(1, state["first_seq"]), state["last_seq"])
         blocks = await digest_blocks(self._client, name, stretches, note)
-        after = await self._api.request(f"STREAM.INFO.{name}")
+        after = await self._api.info(name)
         return still_there(blocks, before, after)
 
     async def _note_up(self, name: str) -> None:
         if not any(each.name == name for each in self._manifest.emptied):
-            info = await self._api.request(f"STREAM.INFO.{name}")
+            info = await self._api.info(name)
             self._manifest.emptied.append(EmptyEntry(name, info["state"]["last_seq"]))
             store_manifest(self._target, self._manifest)
 

@@ -163,8 +163,7 @@ class Restore:
 
     async def _clear(self) -> None:
         for name in self._names():
-            if await self._api.stream_info(name) is not None:
-                await self._api.request(f"STREAM.DELETE.{name}")
+            await self._api.delete_stream(name)
         path = self._directory / REGISTRY
         if path.exists():
             # Through SQLite: what stands in its log comes along.
@@ -174,12 +173,12 @@ class Restore:
     async def _put_stream(self, entry: StreamEntry, *, goes_on: bool) -> None:
         info = await self._api.stream_info(entry.name) if goes_on else None
         if info is not None and await self._differs(entry, info):
-            await self._api.request(f"STREAM.DELETE.{entry.name}")
+            await self._api.delete_stream(entry.name)
             info = None
         if info is None:
             snapshot = {"config": self._configuration(entry), "state": entry.state}
             await put_back(self._client, self._api, snapshot, self._chunks(entry))
-            info = await self._api.request(f"STREAM.INFO.{entry.name}")
+            info = await self._api.info(entry.name)
             if differs := await self._differs(entry, info):
                 raise BackupError(f"{entry.name} is not as it was: {differs}")
         if entry.blocks:

@@ -152,7 +152,7 @@ def _of_durables(consumers: Iterable[str], found: Traces) -> None:
 
 
 async def _of_shard(api: JetStreamApi, name: str, found: Traces) -> None:
-    info = await api.request(f"STREAM.INFO.{name}")
+    info = await api.info(name)
     for source in info["config"].get("sources") or []:
         place = place_of(source)
         if DEVICE_ID.match(place.device):

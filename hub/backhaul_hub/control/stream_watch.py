@@ -68,7 +68,7 @@ class Streams(Subsystem):
         for name in await quiet_undeclared_shards(ground.api, ground.config.fleet.shards):
             log.warning("undeclared_shard_takes_in_no_more", stream=name)
         for shard in range(ground.config.fleet.shards):
-            info = await ground.api.request(f"STREAM.INFO.{up_name(shard)}")
+            info = await ground.api.info(up_name(shard))
             await self.feeds.look(shard, info, ground.clock.monotonic_s())
         for declared in made:
             await self._feed_from(declared["name"])
@@ -125,8 +125,8 @@ class Streams(Subsystem):
         for shard, reader in enumerate(self._reading.readers):
             relays.append(None)
             try:
-                relays[-1] = await self._ground.api.request(f"STREAM.INFO.{relay_name(shard)}")
-                info = await self._ground.api.request(f"STREAM.INFO.{up_name(shard)}")
+                relays[-1] = await self._ground.api.info(relay_name(shard))
+                info = await self._ground.api.info(up_name(shard))
                 reader.note_state(info)
                 await self.feeds.look(shard, info, self._ground.clock.monotonic_s())
             except HubError as error:
@@ -148,7 +148,7 @@ class Streams(Subsystem):
         """Where this is a relay that was made just now, have its UP look for it: by itself it would in 10 s."""
         for shard in range(self._ground.config.fleet.shards):
             if relay_name(shard) == stream:
-                info = await self._ground.api.request(f"STREAM.INFO.{up_name(shard)}")
+                info = await self._ground.api.info(up_name(shard))
                 await self.feeds.feed(shard, info["config"], anew=True)
 
     async def _made_anew(self, stream: str) -> None:

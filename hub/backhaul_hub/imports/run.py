@@ -94,7 +94,7 @@ class Import:
         """
         if not self._again_ns and await lost(await self._book.stream(), self._api):
             raise HubError(LOST)
-        info = await self._api.request(f"STREAM.INFO.{IMPORT_STREAM}")
+        info = await self._api.info(IMPORT_STREAM)
         self._created = info["created"]
         self.outcome.refused += found.refused
         cells = BLOCK_ROWS * len(self._mapping.columns())

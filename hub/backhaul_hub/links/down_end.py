@@ -90,6 +90,6 @@ class DownEnd:
 
 
 async def _end_of_down(api: JetStreamApi) -> int:
-    info = await api.request(f"STREAM.INFO.{DOWN}")
+    info = await api.info(DOWN)
     end: int = info["state"]["last_seq"]
     return end

@@ -230,8 +230,6 @@ class Leafs:
             # Only an agent waits for the answer to its questions, and the leaf tells when it is gone.
             answers = clock_answer_subject(device, "")
             self._note_agent(link, there=any(each.startswith(answers) for each in listens or []))
-        link.in_bytes = leaf.get("in_bytes", 0)
-        link.out_bytes = leaf.get("out_bytes", 0)
 
     def _note_agent(self, link: DeviceLink, *, there: bool | None) -> None:
         if link.agent is not there:
@@ -292,7 +290,7 @@ class Leafs:
         self._connections.pop(device, None)
         self._first.heard(device)
         link = self.links.setdefault(device, DeviceLink())
-        link.up, link.since_ns, link.last_reason = False, self._clock.now_ns(), reason
+        link.up, link.since_ns = False, self._clock.now_ns()
         self._note_agent(link, there=None)
         log.info("leaf_disconnected", device=device, reason=reason)
         self._on_disconnect(device)

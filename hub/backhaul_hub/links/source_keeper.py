@@ -88,7 +88,7 @@ class SourceKeeper:
         """
         self._source_api = source_api
         for shard, plan in enumerate(self._plans):
-            info = await api.request(f"STREAM.INFO.{relay_name(shard)}")
+            info = await api.info(relay_name(shard))
             plan.succeeded(sourced(info), self._clock.monotonic_s())
 
     def connected(self, device: str) -> None:

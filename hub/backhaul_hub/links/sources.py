@@ -366,7 +366,7 @@ async def apply_sources(
         JetStreamError: the server refused.
         HubError: the stream is gone, or nobody answered.
     """
-    info = await api.request(f"STREAM.INFO.{stream}")
+    info = await api.info(stream)
     sources = [
         push_source(devices[place.device], source_api)
         if place.lane == PUSHED
@@ -374,7 +374,7 @@ async def apply_sources(
         for place in sorted(wanted)
         if place.device in devices
     ]
-    await api.request(f"STREAM.UPDATE.{stream}", info["config"] | {"sources": sources})
+    await api.update_stream(info["config"] | {"sources": sources})
     before: list[Json] = info.get("sources") or []
     return before
 

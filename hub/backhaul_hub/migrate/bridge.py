@@ -19,12 +19,12 @@ from typing import Self
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
+from backhaul_codec.programs.nats_conf import lines, quoted
 from backhaul_hub import shards
 from backhaul_hub.access.keys import HubKeys
 from backhaul_hub.access.logins import new_login
 from backhaul_hub.config import Login
 from backhaul_hub.errors import BackupError
-from backhaul_hub.nats_conf_text import lines, quoted
 from backhaul_hub.private_files import write_private
 from backhaul_hub.servers import urls
 from backhaul_runtime.clock import Clock

@@ -14,12 +14,12 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from backhaul_codec.programs.nats_conf import quoted
 from backhaul_hub.access.account_files import resolver_directories
 from backhaul_hub.backup.files import place_file
 from backhaul_hub.config import HubConfig, load
 from backhaul_hub.errors import ConfigError
 from backhaul_hub.migrate.migrate import HANDOVER
-from backhaul_hub.nats_conf_text import quoted
 from backhaul_hub.private_files import private_directory
 from backhaul_hub.servers import ServerPlace, server_directories, urls
 from backhaul_hub.setup.hub_directory import HubLayout, create_hub

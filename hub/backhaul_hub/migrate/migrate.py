@@ -152,14 +152,12 @@ class Migration:
         """
         self._move = self._require_begun()
         await require_stopped(self._there)
-        for name, config in self._move.closed.items():
-            await self._old.request(f"STREAM.UPDATE.{name}", config)
-        gone = []
+        for config in self._move.closed.values():
+            await self._old.update_stream(config)
         staying = sorted(filter(_stays, await stream_names(self._new)))
-        for name in [*self._move.streams, *staying]:
-            if await self._new.stream_info(name) is not None:
-                await self._new.request(f"STREAM.DELETE.{name}")
-                gone.append(name)
+        gone = [
+            name for name in [*self._move.streams, *staying] if await self._new.delete_stream(name)
+        ]
         for name in await stream_names(self._old):
             await end_mirror(self._old, name)
         shutil.rmtree(self._directory / HANDOVER, ignore_errors=True)
@@ -188,7 +186,7 @@ class Migration:
         there_are = await stream_names(self._old)
         gone = sorted(each for each in there_are if each in self._move.streams or _stays(each))
         for name in gone:
-            await self._old.request(f"STREAM.DELETE.{name}")
+            await self._old.delete_stream(name)
         return gone
 
     def _note(self) -> None:
@@ -212,12 +210,12 @@ class Migration:
         """See that nothing of another hub is at the other server; empty streams make room."""
         if sorted(await stream_names(self._new)) == sorted(await stream_names(self._old)):
             for name in names[:1]:
-                old = await self._old.request(f"STREAM.INFO.{name}")
-                new = await self._new.request(f"STREAM.INFO.{name}")
+                old = await self._old.info(name)
+                new = await self._new.info(name)
                 if old["created"] == new["created"]:
                     raise BackupError(f"{self._move.to} is the server that this hub has already")
         for name in names[:1]:
-            require_alone(await self._old.request(f"STREAM.INFO.{name}"))
+            require_alone(await self._old.info(name))
         for name in [*names, *sorted(filter(_stays, await stream_names(self._new)))]:
             info = await self._new.stream_info(name)
             if info is None or name in self._move.streams or self._move.switched:
@@ -227,13 +225,13 @@ class Migration:
                     f"{self._move.to} holds {info['state']['messages']:,} messages in {name}",
                     hint="move to a hub that is new: backhaul-hub init",
                 )
-            await self._new.request(f"STREAM.DELETE.{name}")
+            await self._new.delete_stream(name)
 
     # While the hub works
 
     async def _mirror(self, name: str) -> None:
         """Begin a mirror, or see that it is there; a stream that cannot have one is copied at the switch."""
-        config = (await self._old.request(f"STREAM.INFO.{name}"))["config"]
+        config = (await self._old.info(name))["config"]
         if name not in self._move.streams:
             self._move.streams.append(name)
             self._note()
@@ -259,7 +257,7 @@ class Migration:
 
     async def _behind(self, name: str) -> int:
         was, now = (
-            (await self._old.request(f"STREAM.INFO.{name}"))["state"],
+            (await self._old.info(name))["state"],
             await self._state(name),
         )
         last: int = was["last_seq"] if was["messages"] else 0
@@ -267,7 +265,7 @@ class Migration:
         return max(0, last - int(now["last_seq"]))
 
     async def _state(self, name: str) -> Json:
-        state: Json = (await self._new.request(f"STREAM.INFO.{name}"))["state"]
+        state: Json = (await self._new.info(name))["state"]
         return state
 
     # While it stands still
@@ -291,8 +289,8 @@ class Migration:
         """Have vehicles sourced no more, and UP take the messages on their way. Vehicles are asked for the rest."""
         for name in sorted(await stream_names(self._old)):
             if is_passing(name) and name != PUSH:
-                config = (await self._old.request(f"STREAM.INFO.{name}"))["config"]
-                await self._old.request(f"STREAM.UPDATE.{name}", config | {"sources": []})
+                config = (await self._old.info(name))["config"]
+                await self._old.update_stream(config | {"sources": []})
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_RELAYS_S_MAX):
                 for name in filter(is_shard, names):
@@ -301,7 +299,7 @@ class Migration:
 
     async def _lags(self, shard: str) -> bool:
         """Tell whether an UP stream has not taken all of its relay."""
-        for source in (await self._old.request(f"STREAM.INFO.{shard}")).get("sources") or []:
+        for source in (await self._old.info(shard)).get("sources") or []:
             relay = await self._old.stream_info(source["name"])
             if relay is not None and source.get("seq", 0) < relay["state"]["last_seq"]:
                 return True
@@ -310,13 +308,13 @@ class Migration:
     async def _close(self, name: str) -> None:
         """Have a stream take nothing more in: its writers are told so, and lose nothing."""
         if name not in self._move.closed:
-            config = (await self._old.request(f"STREAM.INFO.{name}"))["config"]
+            config = (await self._old.info(name))["config"]
             self._move.closed[name] = config
             self._note()
         config = self._move.closed[name]
         if not config.get("mirror"):
             shut = {"subjects": [f"hub.moved.{name}"], "sources": []}
-            await self._old.request(f"STREAM.UPDATE.{name}", config | shut)
+            await self._old.update_stream(config | shut)
 
     async def _finish(self, name: str) -> None:
         """Bring the last of a stream there, compare, and make it a stream of its own."""
@@ -326,18 +324,18 @@ class Migration:
             await self._take_last(name)
             if await side.differs():
                 # Something was deleted here meanwhile, which no mirror hears of.
-                await self._new.request(f"STREAM.DELETE.{name}")
+                await self._new.delete_stream(name)
                 there = None
             else:
-                await self._new.request(f"STREAM.UPDATE.{name}", config)
+                await self._new.update_stream(config)
         if there is None:
             snapshot = await Snapshot.begin(self._here, self._old, name)
             await copy(snapshot, self._there, self._new, lambda _: config)
         if wrong := await side.differs():
             raise BackupError(f"{name} is not at {self._move.to} as it is here: {wrong}")
         await end_mirror(self._old, name)
-        old = await self._old.request(f"STREAM.INFO.{name}")
-        new = await self._new.request(f"STREAM.INFO.{name}")
+        old = await self._old.info(name)
+        new = await self._new.info(name)
         self._created[old["created"]] = new["created"]
         size: int = old["state"]["last_seq"]
         self._progress(name, size, size)

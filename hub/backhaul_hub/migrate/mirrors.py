@@ -94,7 +94,7 @@ async def begin_mirror(old: JetStreamApi, new: JetStreamApi, config: Json, secre
     try:
         await old.set_consumer(name, consumer)
         if await new.stream_info(name) is None:
-            await new.request(f"STREAM.CREATE.{name}", mirror_of(config, secret))
+            await new.create_stream(mirror_of(config, secret))
     except JetStreamError:
         # A setting that no mirror may have: copied whole, it is as it was.
         await end_mirror(old, name)
@@ -117,8 +117,8 @@ async def all_mirrored(old: JetStreamApi, new: JetStreamApi, name: str) -> bool:
     Raises:
         HubError: nobody answers.
     """
-    was = (await old.request(f"STREAM.INFO.{name}"))["state"]
-    now = (await new.request(f"STREAM.INFO.{name}"))["state"]
+    was = (await old.info(name))["state"]
+    now = (await new.info(name))["state"]
     if not was["messages"] or now["last_seq"] >= was["last_seq"]:
         return True
     # Its last message was deleted before it could be sent.

@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from backhaul_codec.programs.nats_conf import quoted
 from backhaul_hub.access.account_files import _resolver, write_accounts
 from backhaul_hub.access.keys import HubKeys, operator_seed_file, read_keys, write_keys
 from backhaul_hub.access.logins import OWN_USERS, add_later_logins, creds_file, new_login
 from backhaul_hub.access.rules import JOBS_API, STORING, account_jwts
 from backhaul_hub.config import Down, QuarantineSection
 from backhaul_hub.errors import ConfigError
-from backhaul_hub.nats_conf_text import quoted
 from backhaul_hub.page_settings import PageSection, origins
 from backhaul_hub.private_files import private_directory, write_private
 from backhaul_hub.servers import (

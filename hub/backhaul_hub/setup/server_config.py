@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from backhaul_hub.nats_conf_text import quoted
+from backhaul_codec.programs.nats_conf import quoted
 
 PING_S = 16
 """A vehicle that works asks each 15 s: a server that hears it so often asks nothing itself."""

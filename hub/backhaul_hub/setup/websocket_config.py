@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from backhaul_codec.programs.nats_conf import quoted
 from backhaul_hub.errors import ConfigError
-from backhaul_hub.nats_conf_text import quoted
 from backhaul_hub.private_files import write_private
 from backhaul_hub.servers import server_directories
 from backhaul_hub.tls.conf_text import tls_block

@@ -64,7 +64,7 @@ class Store:
             HubError: a stream is not there.
         """
         names = [up_name(shard) for shard in range(shards)]
-        infos = [await api.request(f"STREAM.INFO.{name}") for name in names]
+        infos = [await api.info(name) for name in names]
         seqs = {name: info["state"]["last_seq"] for name, info in zip(names, infos, strict=True)}
         store = cls(client, seqs)
         await client.subscribe(f"{INBOX}.>", cb=store.acknowledged)
@@ -146,7 +146,7 @@ def source_header(message: Sourced) -> dict[str, str]:
 
 
 async def _last_seq(api: JetStreamApi, stream: str) -> int:
-    return int((await api.request(f"STREAM.INFO.{stream}"))["state"]["last_seq"])
+    return int((await api.info(stream))["state"]["last_seq"])
 
 
 def _lost(stream: str, expected: int, found: int) -> HubError:

@@ -53,8 +53,7 @@ class JournalStream:
 
     async def make(self, config: HubConfig) -> JournalEnds:
         """Make the stream, in place of one that may be there. Raises: HubError."""
-        if await self._api.stream_info(JOURNAL) is not None:
-            await self._api.request(f"STREAM.DELETE.{JOURNAL}")
+        await self._api.delete_stream(JOURNAL)
         await self._api.request(f"STREAM.CREATE.{JOURNAL}", journal_stream(config), timeout_s=10.0)
         made = await self.ends()
         if made is None:

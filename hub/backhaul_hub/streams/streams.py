@@ -233,9 +233,9 @@ async def _reconcile(api: JetStreamApi, declared: Json, *, lower_limits: bool) -
     existing = info["config"] if info else None
     to_do = planned(declared, existing, lower_limits=lower_limits)
     if existing is None:
-        await api.request(f"STREAM.CREATE.{name}", declared)
+        await api.create_stream(declared)
     elif to_do:
-        await api.request(f"STREAM.UPDATE.{name}", existing | lasting(declared))
+        await api.update_stream(existing | lasting(declared))
     return to_do
 
 
@@ -281,8 +281,8 @@ async def quiet_undeclared_shards(api: JetStreamApi, shards: int) -> list[str]:
     for name in sorted(await stream_names(api)):
         if name == PUSH or not (is_shard(name) or is_passing(name)) or name in declared:
             continue
-        config = (await api.request(f"STREAM.INFO.{name}"))["config"]
+        config = (await api.info(name))["config"]
         if config.get("sources"):
-            await api.request(f"STREAM.UPDATE.{name}", config | {"sources": []})
+            await api.update_stream(config | {"sources": []})
             quieted.append(name)
     return quieted

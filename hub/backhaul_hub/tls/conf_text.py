@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from backhaul_hub.nats_conf_text import quoted
+from backhaul_codec.programs.nats_conf import quoted
 from backhaul_hub.tls.files import CA, SERVER, TLS
 
 

@@ -192,7 +192,7 @@ async def find_events(
         filter_subjects=[f"{prefix}.evt.{each}" for prefix in prefixes for each in which],
         opt_start_time=datetime.fromtimestamp(start_s, UTC),
     )
-    info = await JetStreamApi(client).request(f"STREAM.INFO.{EVENTS}")
+    info = await JetStreamApi(client).info(EVENTS)
     try:
         async for message in messages:
             log.add(message.subject, message.data)

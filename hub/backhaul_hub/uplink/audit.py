@@ -116,7 +116,7 @@ class Audit:
             HubError: the server does not answer, or the stream or hub.db is not there; or it is too
                 early to say.
         """
-        info = await self._api.request(f"STREAM.INFO.{self._stream}")
+        info = await self._api.info(self._stream)
         state, finding = await self._compare(stream_state(info), position)
         if not finding.reasons:
             self._suspected_ns = None
@@ -127,7 +127,7 @@ class Audit:
             if doubt := await self._doubt(self._stream):
                 raise HubError(doubt)
             # What was seen may have been a leader's that has just been replaced for what it lacks.
-            info = await self._api.request(f"STREAM.INFO.{self._stream}")
+            info = await self._api.info(self._stream)
             state, finding = await self._compare(stream_state(info), position)
         return state, finding
 

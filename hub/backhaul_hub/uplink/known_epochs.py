@@ -82,7 +82,7 @@ class Known:
     async def _has_read_all(self, reader: UplinkReader) -> bool:
         deadline_s = self._clock.monotonic_s() + WAIT_S_MAX
         try:
-            info = await self._api.request(f"STREAM.INFO.{reader.stream}")
+            info = await self._api.info(reader.stream)
         except (HubError, NatsError):
             return False
         while not (reader.caught_up and reader.position.seq >= info["state"]["last_seq"]):
