@@ -15,7 +15,7 @@ import pytest
 from backhaul_codec.ranges import RangeSet
 from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.continuity.lane_state import Explained, LaneState
-from backhaul_hub.db import turn
+from backhaul_hub.db import write_turn
 from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.devices import add_device, node_changes, read_devices
 from backhaul_hub.db.older_commands import OLDER_COMMANDS

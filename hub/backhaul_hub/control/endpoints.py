@@ -32,7 +32,7 @@ from backhaul_hub.control.ground import Ground
 from backhaul_hub.control.reading import Reading
 from backhaul_hub.control.subsystem import Subsystem, Tasks
 from backhaul_hub.control.sync_shell import SyncShell
-from backhaul_hub.db.turn import stored
+from backhaul_hub.db.write_turn import stored
 from backhaul_hub.errors import HubError, RightsError
 from backhaul_hub.health.report import Report
 from backhaul_hub.health.service import announce

@@ -19,7 +19,7 @@ from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.continuity.lane_state import LaneState
 from backhaul_hub.db.store import Registry
-from backhaul_hub.db.turn import stored
+from backhaul_hub.db.write_turn import stored
 from backhaul_hub.errors import HubError
 from backhaul_hub.lane_records.completeness import facts_of_each
 from backhaul_hub.lane_records.device_words import WordBook

@@ -22,7 +22,7 @@ from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 from backhaul_codec.subjects import DEVICE_ID
 from backhaul_hub.config import Twin
 from backhaul_hub.db.store import Registry
-from backhaul_hub.db.turn import WriteTurn
+from backhaul_hub.db.write_turn import WriteTurn
 from backhaul_hub.errors import HubError, JetStreamError, WriteRefusedError
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.shadow.core import Desired, Document, Shadows

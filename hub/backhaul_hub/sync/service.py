@@ -17,7 +17,7 @@ from backhaul_codec.subjects import decode_token
 from backhaul_hub import questions
 from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.store import Registry
-from backhaul_hub.db.turn import WriteTurn
+from backhaul_hub.db.write_turn import WriteTurn
 from backhaul_hub.device import FLEET
 from backhaul_hub.errors import HubError, WriteRefusedError
 from backhaul_hub.sync.conflicts import ACCEPTED, REVERTED, Conflict, Side
