@@ -67,6 +67,7 @@ async def test_a_dictionary_that_would_save_too_little_is_not_sent(
     assert "d" not in await vehicle.speak(200)
 
 
+@pytest.mark.slow
 async def test_trials_have_growing_pauses(
     vehicle: Vehicle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -335,6 +336,7 @@ def test_nodes_that_speak_in_turn_are_all_in_the_dictionary() -> None:
     assert bundle_packer.joined(large) == large[-1]
 
 
+@pytest.mark.slow
 async def test_other_work_has_a_dictionary_of_its_own_soon_and_not_for_ever(
     vehicle: Vehicle,
 ) -> None:

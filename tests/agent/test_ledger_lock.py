@@ -149,6 +149,7 @@ def test_the_agent_whose_lock_file_was_removed_ends_where_another_has_come(tmp_p
             lock.renew()
 
 
+@pytest.mark.slow
 async def test_an_agent_that_ends_for_another_says_so_and_what_to_do(tmp_path: Path) -> None:
     url = f"nats://127.0.0.1:{free_port()}"
     agent = AgentProcess(tmp_path, url, extra="[health]\ninterval_s = 0.1")

@@ -230,6 +230,7 @@ def test_check_config_says_what_is_wrong(
     assert "good. Device V" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_daemon_imports_no_desk_tools() -> None:
     """What a vehicle runs must not load what only `replay` and Spark need."""
     import subprocess

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import cbor2
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -76,6 +77,7 @@ def test_any_byte_changed_is_refused_or_read_alike() -> None:
     assert taken(messages)  # times and values, which anybody may change
 
 
+@pytest.mark.slow
 def test_any_field_odd_is_refused_or_read_alike() -> None:
     """Fields 16 to 31 do not exist; 32 is a hint."""
     good = sealed(cbor2.dumps(fields()))
@@ -95,6 +97,7 @@ def test_bases_where_no_series_has_one_are_refused() -> None:
     assert [bad.code for bad in refused] == ["series", "series"]
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(st.lists(st.lists(strategies.points(), min_size=1, max_size=12), min_size=1, max_size=8))
 def test_whatever_is_drawn_is_read_alike(bundles: list[list[Point]]) -> None:

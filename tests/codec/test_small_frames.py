@@ -76,6 +76,7 @@ def test_a_good_frame_is_taken_whoever_wrote_it() -> None:
     assert alike.decode_both(messages) == []
 
 
+@pytest.mark.slow
 def test_what_is_not_small_and_plain_is_read_alone() -> None:
     messages = [
         encode_frame([Point("car", "t", NOON, "text")], epoch=1, seq=1),
@@ -108,6 +109,7 @@ def test_any_byte_changed_is_refused_or_read_alike(message: bytes) -> None:
     assert taken(messages)  # times and values, which anybody may change
 
 
+@pytest.mark.slow
 def test_any_field_odd_is_refused_or_read_alike() -> None:
     """Fields 15 to 31 do not exist; 32 is a hint."""
     good = sealed(cbor2.dumps(fields()))

@@ -10,6 +10,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import cbor2
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -78,6 +79,7 @@ def test_any_byte_changed_is_refused_or_read_alike() -> None:
     assert taken(messages)
 
 
+@pytest.mark.slow
 def test_any_part_odd_is_refused_or_read_alike() -> None:
     odd: list[Any] = [
         *(
@@ -153,6 +155,7 @@ def test_system_events_are_proven_and_give_no_row() -> None:
     assert decode_columns([event], subjects=["e.mark"], together_min=1).num_rows == 0
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(
     st.lists(

@@ -238,19 +238,19 @@ async def test_a_database_that_lost_a_table_is_an_error_of_ours(tmp_path: Path) 
 async def test_what_is_told_waits_for_what_is_being_stored_but_not_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turn, "_STORED_S", 60.0)
+    monkeypatch.setattr(write_turn, "_STORED_S", 60.0)
     async with await Registry.open(tmp_path / "hub.db") as registry:
         await registry.turn.acquire()
-        waiting = asyncio.create_task(turn.stored(registry))
+        waiting = asyncio.create_task(write_turn.stored(registry))
         for _ in range(10):
             await asyncio.sleep(0)
         assert not waiting.done()
         registry.turn.release()
         await waiting
 
-        monkeypatch.setattr(turn, "_STORED_S", 0.01)
+        monkeypatch.setattr(write_turn, "_STORED_S", 0.01)
         async with registry.turn:
-            await turn.stored(registry)
+            await write_turn.stored(registry)
 
 
 async def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
