@@ -113,7 +113,7 @@ class JetStreamApi(JetStreamCalls):
             await asyncio.sleep(_AGAIN_S)
 
     def _led(self, verb: str, answer: Json) -> Json:
-        """Return an answer of a server that knows who leads. Raises: JetStreamError: it does not."""
+        """Return an answer of a server that knows the leader. Raises: JetStreamError: it does not."""
         if ".INFO." in verb and "leader" not in answer.get("cluster", _LED):
             raise self.refused(verb, _NOBODY_LEADS)
         return answer
