@@ -12,7 +12,7 @@ from backhaul_hub.access.key_rotations import logged_in, put, rotations
 from backhaul_hub.access.keys import read_keys
 from backhaul_hub.access.push import AccountKeeper, revoked_for_ever
 from backhaul_hub.access.revocations import Revocation, in_force, revocations, revoke
-from backhaul_hub.backup.carry_revocations import CarriedOver, carry_over, revoked_in_files
+from backhaul_hub.backup.carry_revocations import CarriedOver, carry_over
 from backhaul_hub.backup.files import copy_database, fold_log
 from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.store import Registry
@@ -27,11 +27,20 @@ from tests.support.hub_acts import add_person, begin_rotation, remove_person
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from backhaul_hub.access.keys import HubKeys
     from backhaul_hub.backup.carry_revocations import Revoked
 
 VID, LATER = "VID-001", "VID-002"
 THIRD = user_key(3)
 NOTHING = CarriedOver()
+
+
+def revoked_in_files(directory: Path, keys: HubKeys) -> Revoked:
+    """Return the keys that are shut out for ever by the accounts that servers read at their start."""
+    return {
+        name: set().union(*map(revoked_for_ever, jwts))
+        for name, jwts in jwts_in_files(directory, keys).items()
+    }
 
 
 class Backed(Hub):

@@ -14,7 +14,6 @@ from typing import NamedTuple, TypeAlias
 
 from nats.aio.client import Client
 
-from backhaul_hub.access.account_files import jwts_in_files
 from backhaul_hub.access.account_names import ACCOUNTS, AccountName
 from backhaul_hub.access.generations import generations, of_jwt, taken_over
 from backhaul_hub.access.key_rotations import Rotation, drop, rotations
@@ -69,11 +68,6 @@ async def at_servers(system: Client, keys: HubKeys, servers: int) -> AtServers:
         {name: _in(jwts) for name, jwts in found.items()},
         {name: max(of_jwt(jwt).number for jwt in jwts) for name, jwts in found.items()},
     )
-
-
-def revoked_in_files(directory: Path, keys: HubKeys) -> Revoked:
-    """Return the keys that are shut out for ever by the accounts that servers read at their start."""
-    return {name: _in(jwts) for name, jwts in jwts_in_files(directory, keys).items()}
 
 
 def _in(jwts: Iterable[str]) -> set[str]:
