@@ -60,12 +60,13 @@ def last_to_look_at(files: pa.Table, done: int, target: int) -> int:
     return fresh.column("last_ingest")[many[0]].as_py() if len(many) else target
 
 
-def last_to_sum_up(touched: pa.Table, last: int) -> int:
-    """Return up to which ingest one round goes: about ROUND_MINUTES minutes, at least one ingest."""
+def last_to_sum_up(touched: pa.Table, last: int, most: int | None = None) -> int:
+    """Return up to which ingest one round goes: about `most` (ROUND_MINUTES) rows, at least one ingest."""
+    most = ROUND_MINUTES if most is None else most
     ingests = np.sort(touched.column("ingest").to_numpy())
-    if len(ingests) <= ROUND_MINUTES:
+    if len(ingests) <= most:
         return last
-    return max(int(ingests[ROUND_MINUTES]) - 1, int(ingests[0]))
+    return max(int(ingests[most]) - 1, int(ingests[0]))
 
 
 def plan_sums(uri: str, files: pa.Table, touched: pa.Table, ingest: int) -> list[SumHours]:
@@ -84,7 +85,7 @@ def plan_sums(uri: str, files: pa.Table, touched: pa.Table, ingest: int) -> list
     for group in np.unique(number).tolist():
         chosen = hours[number == group]
         rows = touched.filter(pa.array(np.isin(hour, chosen)))
-        paths = _paths_within(files, chosen)
+        paths = paths_within(files, chosen)
         pieces = int(points[number == group].sum() // TASK_POINTS) + 1
         span = int(chosen[0]), int(chosen[-1])
         tasks += [SumHours(uri, paths, *span, ingest, part) for part in _by_device(rows, pieces)]
@@ -101,7 +102,8 @@ def _points_an_hour(files: pa.Table, hours: NDArray[np.int64]) -> NDArray[np.flo
     return estimate
 
 
-def _paths_within(files: pa.Table, hours: NDArray[np.int64]) -> tuple[str, ...]:
+def paths_within(files: pa.Table, hours: NDArray[np.int64]) -> tuple[str, ...]:
+    """Return the paths of the files (as of files_of) that may have points of some hours, sorted."""
     first, last = files.column("first_hour").to_numpy(), files.column("last_hour").to_numpy()
     # Of the sorted hours, more are <= last than are < first: one lies within.
     inside = np.searchsorted(hours, last, "right") > np.searchsorted(hours, first, "left")

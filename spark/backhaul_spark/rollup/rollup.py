@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
@@ -37,7 +37,6 @@ from backhaul_spark.rollup.rows import SERIES
 from backhaul_spark.rollup.tasks import (
     TOUCHED,
     FindTouched,
-    SumHours,
     first_touches,
     packed,
     unpacked,
@@ -75,7 +74,12 @@ POINTS_FROM = "backhaul.points_from"
 # New hours of series that are summed up to days at a time, about 1 KB each with a day's others.
 DAY_HOURS = 1 << 16
 
-Task = FindTouched | SumHours
+
+class Task(Protocol):
+    """Work that an executor does."""
+
+    def run(self) -> pa.Table:
+        """Return what came of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +150,7 @@ class Rollup:
         self._points = open_table(root, POINTS_TABLE)
         self._rollups = make_table(root, ROLLUPS_TABLE)
         self._seen_run = self._rollups.transaction_version(STATES_APP) or 0
-        with _one_at_a_time(root):
+        with one_at_a_time(root):
             self._superseded = Superseded(
                 root, ROLLUPS_SUPERSEDED, self._rollups, ROLLUPS_TABLE, ROLLUP_APP, clock
             )
@@ -182,7 +186,7 @@ class Rollup:
             states = self._states.of_day(day, self._seen_run, summed)
             self._merge_day(files, day, windows.filter(pc.equal(day_of, day)), states)
         self._after("files")
-        with _one_at_a_time(self._root):
+        with one_at_a_time(self._root):
             self._superseded.prepare(files.superseded, target, at_us)
             self._after("superseded")
             apps = {ROLLUP_APP: target, STATES_APP: seen_run, STAMP_APP: at_us}
@@ -248,8 +252,9 @@ class Rollup:
 
 
 @contextmanager
-def _one_at_a_time(root: str) -> Iterator[None]:
+def one_at_a_time(root: str, command: str = "rollup") -> Iterator[None]:
+    """Commit within this. Raises: TablesBusyError: another run of the command committed meanwhile."""
     try:
         yield
     except CommitFailedError as error:
-        raise TablesBusyError(root, "another rollup has committed meanwhile", "rollup") from error
+        raise TablesBusyError(root, f"another run of {command} has committed meanwhile", command) from error

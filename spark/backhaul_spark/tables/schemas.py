@@ -261,6 +261,57 @@ UNJUDGED_TABLE = TableSpec(
     "what was not judged of a day or an hour, and why",
 )
 
+# Of a row of the next three: `closed` is the hour (since 1970) whose readings made it certain, null while later
+# readings may change it; `date`: of its beginning.
+TRIPS_TABLE = TableSpec(
+    "trips",
+    columns(
+        """
+        device string, started_at timestamp, ended_at timestamp, start_ns bigint, end_ns bigint,
+        duration_s double, distance_m double, idle_s double, energy_wh double,
+        speed_max_mps double, fixes bigint, start_lat double, start_lon double, end_lat double,
+        end_lon double, start_cell string, end_cell string, began string, ended string,
+        closed bigint, version bigint, restated_at timestamp, ingest bigint, date date
+        """
+    ),
+    ("date",),
+    "each way of a vehicle from one stop to the next",
+)
+
+STOPS_TABLE = TableSpec(
+    "stops",
+    columns(
+        """
+        device string, started_at timestamp, ended_at timestamp, start_ns bigint, end_ns bigint,
+        dwell_s double, idle_s double, energy_wh double, fixes bigint, lat double, lon double,
+        cell string, ended string, closed bigint, version bigint, restated_at timestamp,
+        ingest bigint, date date
+        """
+    ),
+    ("date",),
+    "where and how long each vehicle stood",
+)
+
+FENCES_TABLE = TableSpec(
+    "fences",
+    columns(
+        """
+        device string, fence string, kind string, at timestamp, time_ns bigint, before_ns bigint,
+        inside_s double, lat double, lon double, cell string, closed bigint, version bigint,
+        restated_at timestamp, ingest bigint, date date
+        """
+    ),
+    ("date",),
+    "vehicles that entered a fence, left it, or dwelt in it",
+)
+
+PLACE_STATES_TABLE = TableSpec(
+    "place_states",
+    columns("device string, hour bigint, state string, ingest bigint, date date"),
+    ("date",),
+    "what is known of a vehicle's place after each hour with readings of it, to go on from there",
+)
+
 
 def _superseded(spec: TableSpec) -> TableSpec:
     more = columns(
@@ -280,6 +331,9 @@ def _superseded(spec: TableSpec) -> TableSpec:
 
 ROLLUPS_SUPERSEDED = _superseded(ROLLUPS_TABLE)
 HOUR_REPORTS_SUPERSEDED = _superseded(HOUR_REPORTS_TABLE)
+TRIPS_SUPERSEDED = _superseded(TRIPS_TABLE)
+STOPS_SUPERSEDED = _superseded(STOPS_TABLE)
+FENCES_SUPERSEDED = _superseded(FENCES_TABLE)
 
 TABLES = (
     *INGEST_TABLES,
@@ -293,4 +347,11 @@ TABLES = (
     FLEET_DAYS_TABLE,
     ALERTS_TABLE,
     TWINS_TABLE,
+    TRIPS_TABLE,
+    TRIPS_SUPERSEDED,
+    STOPS_TABLE,
+    STOPS_SUPERSEDED,
+    FENCES_TABLE,
+    FENCES_SUPERSEDED,
+    PLACE_STATES_TABLE,
 )

@@ -1,0 +1,168 @@
+"""One of the tables trips, stops and fences as its writer has it: rows that are another now, versions, former ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
+
+from backhaul_spark.columns import STAMP
+from backhaul_spark.places.files import File, Rewrite, may_have
+from backhaul_spark.places.rows import KEYS, Row, figures_of
+from backhaul_spark.places.stored import RUN_APP
+from backhaul_spark.places.tasks import HOUR_NS
+from backhaul_spark.tables.delta import commit_files, make_table
+from backhaul_spark.tables.schemas import FENCES_TABLE, TableSpec
+from backhaul_spark.tables.superseded import Superseded
+
+if TYPE_CHECKING:
+    from backhaul_runtime.clock import Clock
+
+
+@dataclass(slots=True)
+class Recomputed:
+    """What a round computed again, and the rows that came of it.
+
+    Attributes:
+        hours: by device the hours.
+        ends: devices whose last hour is among them, so that their open rows are others now.
+        rows: complete ones, by table.
+    """
+
+    hours: dict[str, set[int]] = field(default_factory=dict)
+    ends: set[str] = field(default_factory=set)
+    rows: dict[str, list[Row]] = field(default_factory=dict)
+
+
+class RowTable:
+    """The table, owned by this process from construction on.
+
+    Args:
+        root: the table root.
+        spec: the table.
+        superseded: the table of its former rows.
+        clock: for since when these are kept.
+
+    Raises:
+        CommitFailedError: another run is at work.
+    """
+
+    def __init__(self, root: str, spec: TableSpec, superseded: TableSpec, clock: Clock) -> None:
+        self.spec = spec
+        self.table = make_table(root, spec)
+        self._superseded = Superseded(root, superseded, self.table, spec, RUN_APP, clock)
+        self._figures = figures_of(spec)
+        self._keys = KEYS[spec.name]
+
+    def commit(
+        self,
+        done: Recomputed,
+        run: int,
+        ingest: int,
+        at_us: int,
+        after: Callable[[str], None] = lambda step: None,
+    ) -> tuple[int, int, int]:
+        """Put the rows that are others now in the place of the former ones.
+
+        Returns:
+            How many rows are new, how many are another version, and how many are no more.
+
+        Raises:
+            CommitFailedError: another run is at work.
+        """
+        rewrite = Rewrite(self.table, self.spec, self._keys, run, at_us)
+        new = {self._key(row): row for row in done.rows.get(self.spec.name, [])}
+        gone = [self.spec.schema.empty_table()]
+        for file, held in rewrite.files(_wanted(done)):
+            places = self._others(held, done, new)
+            if places:
+                keep = [True] * held.num_rows
+                for at in places:
+                    keep[at] = False
+                gone.append(held.take(pa.array(sorted(places))))
+                rewrite.keep(file, held.filter(pa.array(keep)))
+        former = pa.concat_tables(gone)
+        if not new and not former.num_rows:
+            return 0, 0, 0
+        names = [former.column(name).to_pylist() for name in (*self._keys, "version")]
+        versions = {tuple(row[:-1]): row[-1] for row in zip(*names, strict=True)}
+        rows = [
+            row
+            | {
+                "version": versions.get(key, 0) + 1,
+                "restated_at": pa.scalar(at_us).cast(STAMP).as_py(),
+                "ingest": ingest,
+            }
+            for key, row in new.items()
+        ]
+        rewrite.write(pa.Table.from_pylist(rows, self.spec.schema))
+        self._superseded.prepare(former, run, at_us)
+        after(f"{self.spec.name} superseded")
+        commit_files(self.table, self.spec, rewrite.actions, {RUN_APP: run})
+        restated = sum(key in versions for key in new)
+        return len(new) - restated, restated, former.num_rows - restated
+
+    def clear(self, first_hour: int, run: int, at_us: int) -> None:
+        """Take out the rows of an hour, and of those after it.
+
+        Raises:
+            CommitFailedError: another run is at work.
+        """
+        rewrite = Rewrite(self.table, self.spec, self._keys, run, at_us)
+        begin = self._keys[1] if self.spec.name == FENCES_TABLE.name else "end_ns"
+        goes = pc.fill_null(
+            pc.field("closed") >= first_hour, pc.field(begin) >= first_hour * HOUR_NS
+        )
+        gone = [self.spec.schema.empty_table()]
+        for file, held in rewrite.files(lambda file: True):
+            part = held.filter(goes)
+            if part.num_rows:
+                gone.append(part)
+                rewrite.keep(file, held.filter(~goes))
+        if len(gone) > 1:
+            rewrite.write(self.spec.schema.empty_table())
+            self._superseded.prepare(pa.concat_tables(gone), run, at_us)
+            commit_files(self.table, self.spec, rewrite.actions, {RUN_APP: run})
+
+    def _others(
+        self, held: pa.Table, done: Recomputed, new: dict[tuple[Any, ...], Row]
+    ) -> list[int]:
+        """Return the places of rows that are to go; of `new` those are taken out that are there already."""
+        devices = pa.array(sorted(done.hours), pa.string())
+        some = pc.indices_nonzero(pc.is_in(held.column("device"), devices))
+        found = []
+        for at, row in zip(some.to_pylist(), held.take(some).to_pylist(), strict=True):
+            if row["closed"] is None:
+                due = row["device"] in done.ends
+            else:
+                due = row["closed"] in done.hours[row["device"]]
+            if not due:
+                continue
+            key = self._key(row)
+            if key in new and self._said(row) == self._said(new[key]):
+                del new[key]
+            else:
+                found.append(at)
+        return found
+
+    def _key(self, row: Mapping[str, Any]) -> tuple[Any, ...]:
+        return tuple(row[name] for name in self._keys)
+
+    def _said(self, row: Mapping[str, Any]) -> str:
+        # By their text, where 0.0 and -0.0 differ.
+        return repr([row.get(name) for name in self._figures])
+
+
+def _wanted(done: Recomputed) -> Callable[[File], bool]:
+    devices = sorted(done.hours)
+    lowest = min((min(hours) for hours in done.hours.values() if hours), default=0)
+
+    def wanted(file: File) -> bool:
+        newest, open_ = file.get("max.closed"), file.get("null_count.closed")
+        late = newest is None or newest >= lowest
+        return may_have(file, devices) and (late or open_ is None or open_ > 0)
+
+    return wanted
