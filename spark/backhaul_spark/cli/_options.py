@@ -44,6 +44,12 @@ fleet_config = click.option(
     envvar="BACKHAUL_TWIN_CONFIG",
     help="TOML file whose table [fleet] names the series that say model and firmware.",
 )
+places_config = click.option(
+    "--config",
+    type=click.Path(dir_okay=False),
+    envvar="BACKHAUL_TWIN_CONFIG",
+    help="TOML file whose table [places] says which series are positions, and the limits.",
+)
 twin_config = click.option(
     "--config",
     type=click.Path(dir_okay=False),
