@@ -9,6 +9,7 @@ from deltalake import DeltaTable
 from backhaul_codec import Point, encode_frame
 from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.ingest.batch import Ingest
+from backhaul_spark.places.crossings import Fence
 from backhaul_spark.places.job import Placed, Places
 from backhaul_spark.places.rows import KEYS, figures_of
 from backhaul_spark.places.settings import PlacesSettings
@@ -21,12 +22,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from backhaul_codec import Value
-    from backhaul_spark.places.crossings import Fence
 
 ROW_TABLES = (TRIPS_TABLE, STOPS_TABLE, FENCES_TABLE)
 # About one metre to the north, and to the east at 48 degrees.
 NORTH, EAST = 1 / 111_200, 1 / 74_600
 HOME = (48.0, 11.0)
+FENCES = (
+    Fence(name="depot", dwell_s=60, centre=HOME, radius_m=100),
+    Fence(name="road", dwell_s=1e9, centre=(HOME[0] + 1500 * NORTH, HOME[1]), radius_m=500),
+)
 
 
 class At(NamedTuple):
@@ -66,7 +70,7 @@ class PlacesWorld:
         self,
         root: Path,
         settings: PlacesSettings | None = None,
-        fences: tuple[Fence, ...] = (),
+        fences: tuple[Fence, ...] = FENCES,
     ) -> None:
         self.root = str(root)
         self.settings, self.fences = settings or PlacesSettings(), fences
@@ -86,9 +90,7 @@ class PlacesWorld:
             self._batch += 1
             body = encode_frame(points, epoch=1, seq=seq)
             some = stored([body], device=device, leaf=f"f.{node}", first_seq=self._batch)
-            report = task(
-                self.root, self._ingest.tables.next_ingest, message_batch("UP_00", some)
-            )
+            report = task(self.root, self._ingest.tables.next_ingest, message_batch("UP_00", some))
             self._ingest.commit("app", self._batch, [report])
 
     def run(self, after: Callable[[str], None] = lambda step: None) -> Placed:

@@ -85,6 +85,4 @@ def places(
             f"{result.withdrawn:,} withdrawn"
         )
     if result.too_late:
-        print(
-            f"{result.too_late:,} hours came for days that retention has taken: left as they are"
-        )
+        print(f"{result.too_late:,} hours came for days that retention has taken: left as they are")

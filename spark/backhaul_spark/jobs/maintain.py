@@ -3,7 +3,8 @@
 Beside a running ingest and rollup, and after a kill at any moment: each step is a commit of its own
 and can be done again. No Spark.
 
-1. days of points that nobody wants any more go, once the rollups have seen all of them
+1. days of points that nobody wants any more go, once the rollups, and `places` where it runs, have seen all
+   of them
 2. former versions of rollups and completeness reports that are too old go
 3. points that older agents said twice go (ingest/once.py)
 4. small files become large ones
@@ -24,6 +25,7 @@ from deltalake.exceptions import CommitFailedError
 from backhaul_spark.decode.points import TIMELESS
 from backhaul_spark.errors import TableMissingError, TablesBusyError
 from backhaul_spark.ingest.once import remove_doubles
+from backhaul_spark.places.stored import PLACES_APP
 from backhaul_spark.rollup.rollup import POINTS_FROM, ROLLUP_APP
 from backhaul_spark.tables.compaction import UPKEEP_APP, DataFile, compact, data_files
 from backhaul_spark.tables.delta import (
@@ -40,6 +42,7 @@ from backhaul_spark.tables.schemas import (
     FORKS_TABLE,
     HOUR_REPORTS_SUPERSEDED,
     INGEST_TABLES,
+    PLACE_STATES_TABLE,
     POINTS_TABLE,
     ROLLUPS_SUPERSEDED,
     ROLLUPS_TABLE,
@@ -86,7 +89,7 @@ class Maintained:
     """The result of one run.
 
     Rows by table that retention took out; files before and after by table that were compacted;
-    files by table that were deleted. `unseen_points` would have gone, but no rollup has seen them;
+    files by table that were deleted. `unseen_points` would have gone, but a rollup or `places` has not seen them;
     `doubled_points` stood twice. `busy` tables were left to somebody else who was at them.
     """
 
@@ -158,6 +161,8 @@ class Maintenance:
         self._after("points_from")
         rollups = open_if_there(self._root, ROLLUPS_TABLE)
         seen = (rollups.transaction_version(ROLLUP_APP) if rollups else None) or 0
+        if (states := open_if_there(self._root, PLACE_STATES_TABLE)) is not None:
+            seen = min(seen, states.transaction_version(PLACES_APP) or 0)
         ingests = {
             each["path"]: each["max.ingest"]
             for each in pa.table(points.get_add_actions(flatten=True)).to_pylist()

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
+Flags: TypeAlias = NDArray[np.bool_]
 Series: TypeAlias = tuple[Ints, Floats]
 """Readings of one series: times (n,) in ns, ascending, each once, and values (n,)."""
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import shapely
+import shapely  # type: ignore[import-untyped]
 
 from backhaul_codec.strict.toml import TomlError, read_toml
 from backhaul_spark.config_file import refuse_unknown
@@ -165,8 +165,6 @@ def _polygon(where: str, rings: list[Ring]) -> tuple[Ring, ...]:
         raise OptionError(
             where, "polygon", f"edges that do not cross ({shapely.is_valid_reason(shape)})"
         )
-    if not shape.area:
-        raise OptionError(where, "polygon", "corners that do not lie on one line")
     return whole
 
 

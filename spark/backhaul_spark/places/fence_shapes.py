@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
-import shapely
+import shapely  # type: ignore[import-untyped]
 
 from backhaul_spark.places.crossings import Fence
-from backhaul_spark.places.earth import Floats, chord_m, places
+from backhaul_spark.places.earth import Flags, Floats, chord_m, places
 from backhaul_spark.places.fixes import Fix
 
 
@@ -66,8 +66,8 @@ class _Shape:
         west, south = boxes[:, 0].min(), boxes[:, 1].min()
         east, north = boxes[:, 2].max(), boxes[:, 3].max()
         # An edge bends between its corners: so many places of the box, and as much again, hold it.
-        lon, lat = np.meshgrid(np.linspace(west, east, 9), np.linspace(south, north, 9))
-        box = places(lat.ravel(), lon.ravel())
+        lons, lats = np.meshgrid(np.linspace(west, east, 9), np.linspace(south, north, 9))
+        box = places(lats.ravel(), lons.ravel())
         middle = box.mean(axis=0)
         return middle, 2 * float(np.sqrt(((box - middle) ** 2).sum(axis=1).max()))
 
@@ -76,9 +76,7 @@ class _Shape:
         middle, reach_m = self._ball
         return float(np.sqrt(((place - middle) ** 2).sum())) - reach_m
 
-    def inside(
-        self, lat: Floats, lon: Floats, xyz: Floats
-    ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    def inside(self, lat: Floats, lon: Floats, xyz: Floats) -> Flags:
         """Return which places are inside, (n,) bool."""
         if self.fence.centre is not None:
             middle, reach_m = self._ball

@@ -54,8 +54,10 @@ class Pairing(msgspec.Struct, array_like=True):
             settings: the limits.
         """
         (lat_ns, lats), (lon_ns, lons) = lat, lon
+        lats, lons = lats * settings.degrees, lons * settings.degrees
         if self.lat or self.lon or not np.array_equal(lat_ns, lon_ns):
-            lat_ns, lats, lons = self._paired(lat, lon, ns(settings.pair_s))
+            told = (lat_ns, lats), (lon_ns, lons)
+            lat_ns, lats, lons = self._paired(*told, ns(settings.pair_s))
         else:
             self.lat = self.lon = None
         there = (np.abs(lats) <= 90) & (np.abs(lons) <= 180)  # so NaN is none

@@ -67,6 +67,8 @@ if TYPE_CHECKING:
 
 # Hours of devices that one commit takes on at most; a state is about 2 KB.
 ROUND_HOURS = 1 << 16
+# The first hour since 1970 that an int64 of ns has.
+FIRST_HOUR = -2_562_047
 SPECS = (
     (TRIPS_TABLE, TRIPS_SUPERSEDED),
     (STOPS_TABLE, STOPS_SUPERSEDED),
@@ -196,7 +198,9 @@ class Places:
             apps = {PLACES_APP: target, RUN_APP: run, STAMP_APP: at_us}
             commit_files(self._states, PLACE_STATES_TABLE, actions, apps)
         self._after("states")
-        return Placed(done, target, *counts.tolist(), too_late=touched.num_rows - kept.num_rows)
+        created, restated, withdrawn = counts.tolist()
+        too_late = touched.num_rows - kept.num_rows
+        return Placed(done, target, created, restated, withdrawn, too_late)
 
     def _touched(self, files: pa.Table, done: int, last: int) -> tuple[pa.Table, int]:
         """Return the hours that are due (schema TOUCHED), and up to which ingest."""
@@ -224,5 +228,5 @@ class Places:
         """Return the first hour (since 1970) of which the table has, or had, all points."""
         day = self._points.metadata().configuration.get(POINTS_FROM)
         if not day:
-            return -(1 << 62)
+            return FIRST_HOUR
         return (date.fromisoformat(day) - date(1970, 1, 1)).days * 24

@@ -54,7 +54,8 @@ class RowTable:
         self.spec = spec
         self.table = make_table(root, spec)
         self._superseded = Superseded(root, superseded, self.table, spec, RUN_APP, clock)
-        self._figures = figures_of(spec)
+        # Times are there as numbers, too.
+        self._figures = [name for name in figures_of(spec) if spec.schema.field(name).type != STAMP]
         self._keys = KEYS[spec.name]
 
     def commit(
@@ -113,9 +114,9 @@ class RowTable:
         """
         rewrite = Rewrite(self.table, self.spec, self._keys, run, at_us)
         begin = self._keys[1] if self.spec.name == FENCES_TABLE.name else "end_ns"
-        goes = pc.fill_null(
-            pc.field("closed") >= first_hour, pc.field(begin) >= first_hour * HOUR_NS
-        )
+        closed, last_ns = pc.field("closed"), pc.field(begin)
+        late = last_ns >= first_hour * HOUR_NS
+        goes = pc.if_else(closed.is_null(), late, closed >= first_hour)
         gone = [self.spec.schema.empty_table()]
         for file, held in rewrite.files(lambda file: True):
             part = held.filter(goes)

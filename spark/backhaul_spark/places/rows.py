@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import h3
+import h3  # type: ignore[import-untyped]
 
 from backhaul_spark.tables.schemas import FENCES_TABLE, STOPS_TABLE, TRIPS_TABLE, TableSpec
 
@@ -36,7 +36,7 @@ def complete(table: str, device: str, closed: int | None, said: Row, resolution:
         said: as the fold said it.
         resolution: of H3 cells.
     """
-    row = {"device": device, "closed": closed} | said
+    row: Row = {"device": device, "closed": closed} | said
     begin_ns = said["time_ns" if table == FENCES_TABLE.name else "start_ns"]
     row["date"] = _time(begin_ns).date()
     if table == FENCES_TABLE.name:

@@ -10,13 +10,15 @@ import msgspec
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
+from numpy.typing import NDArray
 
 from backhaul_codec.points import FLOAT64, INT64, UINT64
 from backhaul_spark.columns import columns
 from backhaul_spark.places.crossings import Fence
-from backhaul_spark.places.earth import Ints, Series
+from backhaul_spark.places.earth import Flags, Ints, Series
 from backhaul_spark.places.fence_shapes import Shapes
-from backhaul_spark.places.fold import Vehicle
+from backhaul_spark.places.fold import Inside, Vehicle
+from backhaul_spark.places.segments import Row
 from backhaul_spark.places.settings import Names, PlacesSettings, Role
 from backhaul_spark.rollup.read import Wanted, readings
 
@@ -81,6 +83,35 @@ class Stretch:
     hours: tuple[tuple[int, str | None, bool], ...]
 
 
+def folded(
+    stretch: Stretch,
+    readings_of: Mapping[int, Mapping[Role, Series]],
+    inside: Inside,
+    settings: PlacesSettings,
+) -> tuple[dict[int, str], list[tuple[int, str, Row]]]:
+    """Return the state after each hour that had to be computed, and the rows that became certain: hour, table, row.
+
+    Args:
+        stretch: the hours.
+        readings_of: by hour and role.
+        inside: tells who is in which fence.
+        settings: the limits.
+    """
+    states: dict[int, str] = {}
+    rows: list[tuple[int, str, Row]] = []
+    state, changed = stretch.before, True
+    for hour, known, touched in stretch.hours:
+        if not (touched or changed):
+            state = known
+            continue
+        vehicle = Vehicle.of(state)
+        found = vehicle.take(readings_of.get(hour, {}), inside, settings)
+        rows += [(hour, table, row) for table, row in found]
+        state = states[hour] = vehicle.text()
+        changed = state != known
+    return states, rows
+
+
 @dataclass(frozen=True, slots=True)
 class FoldHours:
     """Compute the hours of some devices again; readings of ingests after `ingest` are for the next run."""
@@ -98,17 +129,11 @@ class FoldHours:
         shapes = Shapes(self.fences)
         rows: list[tuple[str, int, str, str]] = []
         for stretch in self.stretches:
-            of, state, changed = told.get(stretch.device, {}), stretch.before, True
-            for hour, known, touched in stretch.hours:
-                if not (touched or changed):
-                    state = known
-                    continue
-                vehicle = Vehicle.of(state)
-                for table, row in vehicle.take(of.get(hour, {}), shapes.inside, self.settings):
-                    rows.append((stretch.device, hour, table, msgspec.json.encode(row).decode()))
-                state = vehicle.text()
-                rows.append((stretch.device, hour, STATES, state))
-                changed = state != known
+            of = told.get(stretch.device, {})
+            states, certain = folded(stretch, of, shapes.inside, self.settings)
+            for hour, table, row in certain:
+                rows.append((stretch.device, hour, table, msgspec.json.encode(row).decode()))
+            rows += [(stretch.device, hour, STATES, state) for hour, state in states.items()]
         cells = list(zip(*rows, strict=True)) or [()] * len(FOLDED)
         arrays = [pa.array(each, kind) for each, kind in zip(cells, FOLDED.types, strict=True)]
         return pa.Table.from_arrays(arrays, schema=FOLDED)
@@ -148,9 +173,7 @@ def _numbers(batch: pa.RecordBatch, roles: Mapping[Names, Role]) -> pa.Table:
     return pa.table(cells).filter(pa.array(there))
 
 
-def _roles(
-    batch: pa.RecordBatch, roles: Mapping[Names, Role]
-) -> np.ndarray[tuple[int], np.dtype[np.int8]]:
+def _roles(batch: pa.RecordBatch, roles: Mapping[Names, Role]) -> NDArray[np.int8]:
     """Return of each row the place of its role in ROLES, -1 for other series; names are dictionaries."""
     found = np.full(batch.num_rows, -1, np.int8)
     for names, role in roles.items():
@@ -184,10 +207,11 @@ def _by_hour(rows: pa.Table) -> dict[str, dict[int, dict[Role, Series]]]:
 
 
 def _differ(
-    *keys: Ints | np.ndarray[tuple[int], np.dtype[np.int8]],
-) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    *keys: Ints | NDArray[np.int8],
+) -> Flags:
     """Return whether each row but the last differs from the next one in a key."""
-    return np.logical_or.reduce([key[1:] != key[:-1] for key in keys])
+    found: Flags = np.logical_or.reduce([key[1:] != key[:-1] for key in keys])
+    return found
 
 
 def cut(stretches: Sequence[Stretch], size: int) -> Iterator[tuple[Stretch, ...]]:

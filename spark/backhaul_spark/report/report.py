@@ -22,13 +22,14 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from backhaul_spark import palette
 from backhaul_spark.errors import NothingFoundError, OptionError, TableMissingError
-from backhaul_spark.fleet.findings import count, number
+from backhaul_spark.fleet.findings import count, duration, number
 from backhaul_spark.fleet.hours import COMPLETE, UNREPORTED, hour_states, states_since
 from backhaul_spark.fleet.readings import Readings, Signal, Windows
 from backhaul_spark.fleet.settings import FleetSettings
 from backhaul_spark.fleet.standing import standing, unjudged
 from backhaul_spark.fleet.unjudged import handed_over_later, not_compared
 from backhaul_spark.page_links import PageLinks
+from backhaul_spark.places.day import day_of_places, restated_days
 from backhaul_spark.report import charts
 from backhaul_spark.report.evidence import LAT, LON, PeerEvidence
 from backhaul_spark.tables.delta import dataset_of, open_if_there, open_table
@@ -126,7 +127,12 @@ class Report:
             return []
         columns = ["date", "computed_at"]
         said = pa.concat_tables(dataset_of(each).to_table(columns) for each in tables)
-        newest = said.group_by("date").aggregate([("computed_at", "max")])
+        judged = said.column("date").unique()
+        moved = restated_days(self._root)
+        moved = moved.filter(pc.is_in(moved.column("date"), value_set=judged))
+        newest = (
+            pa.concat_tables([said, moved]).group_by("date").aggregate([("computed_at", "max")])
+        )
         rows = newest.sort_by([("date", "descending")]).slice(0, HISTORY_DAYS).to_pylist()
         return sorted(
             row["date"]
@@ -169,6 +175,7 @@ class Report:
             unjudged_more=max(len(gaps) - ROWS_MAX, 0),
             anomalies_more=max(len(found) - ROWS_MAX, 0),
             heat_map=_heat_map(devices, codes),
+            places=day_of_places(self._root, day),
             states=[(name, charts.state_key(code)) for code, name in enumerate(charts.STATE_NAMES)],
             palette=palette,
         )
@@ -240,7 +247,7 @@ def _read_at(page: Path) -> datetime:
 def _template() -> Any:
     loader = PackageLoader("backhaul_spark.report", ".")
     page = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
-    page.filters |= {"number": _shown, "share": _share}
+    page.filters |= {"number": _shown, "share": _share, "duration": duration}
     return page.get_template("report.html")
 
 

@@ -257,4 +257,6 @@ def one_at_a_time(root: str, command: str = "rollup") -> Iterator[None]:
     try:
         yield
     except CommitFailedError as error:
-        raise TablesBusyError(root, f"another run of {command} has committed meanwhile", command) from error
+        raise TablesBusyError(
+            root, f"another run of {command} has committed meanwhile", command
+        ) from error

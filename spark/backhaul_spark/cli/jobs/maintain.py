@@ -52,7 +52,9 @@ def maintain(
     for table, rows in done.removed_rows.items():
         print(f"{table}: {rows:,} rows too old, removed")
     if done.unseen_points:
-        print(f"points: {done.unseen_points:,} more once `backhaul-spark rollup` has seen them")
+        print(
+            f"points: {done.unseen_points:,} more once `backhaul-spark rollup`, and `places` where it runs, have seen them"
+        )
     if done.doubled_points:
         print(f"points: {done.doubled_points:,} rows of readings that stood twice, removed")
     for table, (before, after) in done.compacted.items():
