@@ -17,10 +17,12 @@ from backhaul_spark.fleet.settings import FleetSettings
 from backhaul_spark.ingest.batch import Ingest
 from backhaul_spark.nats.messages import gap_batch, message_batch
 from backhaul_spark.nats.offsets import GAP_RETENTION, Span
+from backhaul_spark.places.settings import PlacesSettings
 from backhaul_spark.rules.alert import alert_table
 from backhaul_spark.sink.alert_tables import AlertTables
 from backhaul_spark.tables.schemas import SNAPSHOTS
 from tests.support.fleet_rollups import DAY, SimulatedFleet
+from tests.support.places_world import PlacesWorld, drive, stand
 from tests.support.spark_fleet import HOUR_NS, Fleet
 from tests.support.spark_frames import T0_NS, stored, task
 from tests.support.twin_batches import Bucket
@@ -47,6 +49,17 @@ def write_every_table(root: Path) -> None:
     for day in (DAY, DAY + timedelta(days=1)):
         FleetJob(str(root), SYSTEM_CLOCK, FleetSettings()).run(day)
     _said_by_the_twin_job(str(root))
+    _made_of_positions(root)
+
+
+def _made_of_positions(root: Path) -> None:
+    """Twice, the second time with other limits: all that was there is superseded."""
+    world = PlacesWorld(root)
+    for from_s, settings in ((0, PlacesSettings()), (20_000, PlacesSettings(stop_s=240.0))):
+        world.settings = settings
+        way = [*stand(0, 600, 0), *drive(600, 1200, 0, 3000), *stand(1200, 1800, 3000)]
+        world.send((each._replace(s=each.s + from_s) for each in way), device="VID-004")
+        world.run()
 
 
 def _said_by_vehicles(root: str) -> None:
