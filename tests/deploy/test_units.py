@@ -21,6 +21,7 @@ SERVICES = {
     "backhaul-spark-ingest.service": HUB,
     "backhaul-spark-metrics.service": HUB,
     "backhaul-spark-rollup.service": HUB,
+    "backhaul-spark-places.service": HUB,
     "backhaul-spark-maintain.service": HUB,
     "backhaul-spark-anomalies.service": HUB,
     "backhaul-spark-twin.service": HUB,

@@ -44,6 +44,7 @@ def cli() -> None:
     for one series, `detect` finds what is unusual in it, `completeness` says what is still missing,
     `anomalies` what stands out in the fleet, `restated` what late points changed.
     `twin` watches the fleet as it speaks and raises alerts (`recompute-alerts`: over the tables).
+    `places` makes trips, stops and crossings of fences of positions.
     `maintain` keeps the tables in good order.
     `report` makes a page about a day of the fleet.
     """
