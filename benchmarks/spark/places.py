@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
-from backhaul_spark.places.fold import Vehicle
-from backhaul_spark.places.settings import PlacesSettings
+from tests.support.place_rows import SETTINGS, rows_of
 from tests.support.recordings import data_directory
 
 if TYPE_CHECKING:
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
 
     Fixes = tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]
 
-SETTINGS = PlacesSettings()
-HOUR_NS = 3_600_000_000_000
 NORTH, EAST = 1 / 111_200, 1 / 74_600
 JITTER_M, JUMP_M = 4, 2000
 
@@ -119,16 +116,9 @@ def _planted(seed: int) -> tuple[Fixes, Found]:
 
 def _ours(fixes: Fixes) -> Found:
     times, lat, lon = fixes
-    rows, state = [], None
-    for hour in np.unique(times // HOUR_NS):
-        there = times // HOUR_NS == hour
-        vehicle = Vehicle.of(state)
-        told: Any = {"lat": (times[there], lat[there]), "lon": (times[there], lon[there])}
-        rows += vehicle.take(told, lambda fixes, named: [], SETTINGS)
-        state = vehicle.text()
-    rows += Vehicle.of(state).open_rows(SETTINGS)
-    stops = [(r["start_ns"] / 1e9, r["end_ns"] / 1e9) for table, r in rows if table == "stops"]
-    return Found(sum(r["distance_m"] for table, r in rows if table == "trips"), stops)
+    rows = rows_of({"lat": (times, lat), "lon": (times, lon)})
+    stops = [(row["start_ns"] / 1e9, row["end_ns"] / 1e9) for row in rows["stops"]]
+    return Found(sum(row["distance_m"] for row in rows["trips"]), stops)
 
 
 def _theirs(journeys: Sequence[Fixes], *, stops: bool = True) -> list[Found]:

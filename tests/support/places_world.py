@@ -10,7 +10,7 @@ from backhaul_codec import Point, encode_frame
 from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.ingest.batch import Ingest
 from backhaul_spark.places.crossings import Fence
-from backhaul_spark.places.job import Placed, Places
+from backhaul_spark.places.job import Places, PlacesRun
 from backhaul_spark.places.rows import KEYS, figures_of
 from backhaul_spark.places.settings import PlacesSettings
 from backhaul_spark.rollup.rollup import run_here
@@ -93,7 +93,7 @@ class PlacesWorld:
             report = task(self.root, self._ingest.tables.next_ingest, message_batch("UP_00", some))
             self._ingest.commit("app", self._batch, [report])
 
-    def run(self, after: Callable[[str], None] = lambda step: None) -> Placed:
+    def run(self, after: Callable[[str], None] = lambda step: None) -> PlacesRun:
         places = Places(self.root, SYSTEM_CLOCK, run_here, self.settings, self.fences, after)
         return places.run()
 

@@ -1,4 +1,4 @@
-"""Which hours of a vehicle are computed again, and in what order. Pure.
+"""Hours of a vehicle that a run computes again, and their order. Pure.
 
 From each touched hour on, until the state after an hour is what it was: then everything later is, too, up to the
 next touched hour.
@@ -15,7 +15,7 @@ STRETCH_HOURS = 24
 AHEAD_HOURS = 3
 
 
-class Chain:
+class HourChain:
     """One device in one round.
 
     Args:
@@ -39,11 +39,11 @@ class Chain:
 
     @property
     def lacks(self) -> bool:
-        """Whether the state before the next hour is to be looked up in what is stored."""
+        """Whether the table of states has to say the state before the next hour."""
         return self.at is not None and self._before is None
 
     def stretch(self, stored: Iterable[tuple[int, str]], before: str | None) -> Stretch:
-        """Return what a task is to compute next.
+        """Return the hours that a task computes next.
 
         Args:
             stored: hours from `at` on, ascending, with the state after each.
@@ -63,7 +63,7 @@ class Chain:
         return self._asked
 
     def take(self, states: Mapping[int, str], stored: Iterable[tuple[int, str]]) -> None:
-        """Take in what the task computed: after each hour that it had to compute the state.
+        """Take in the result of the task: the state after each hour that it had to compute.
 
         Args:
             states: these.

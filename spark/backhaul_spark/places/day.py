@@ -17,7 +17,7 @@ _SAID = ("distance_m", "duration_s", "idle_s", "energy_wh")
 
 
 def day_of_places(root: str, day: date) -> dict[str, Any] | None:
-    """Return what began on a day: sums, the vehicles that went farthest, and crossings; None for no trip and no stop.
+    """Return a day's sums, the vehicles that went farthest on it, and crossings; None for a day without trip and stop.
 
     `energy_wh` of vehicles that say none is None; `vehicles` and `crossings` hold ROWS_MAX rows at most.
     """

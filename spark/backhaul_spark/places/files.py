@@ -49,7 +49,7 @@ class Rewrite:
         self.actions: list[AddAction | RemoveAction] = []
 
     def files(self, wanted: Callable[[File], bool]) -> Iterator[tuple[File, pa.Table]]:
-        """Yield the files that may hold what is wanted, with their rows."""
+        """Yield the wanted files, with their rows."""
         for file in self._files:
             if wanted(file):
                 yield file, self._read(file)

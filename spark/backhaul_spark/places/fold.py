@@ -15,27 +15,27 @@ import numpy as np
 from backhaul_spark.places.crossings import Crossings, Fence
 from backhaul_spark.places.earth import Series
 from backhaul_spark.places.fixes import Cleaning, Fix, Pairing
+from backhaul_spark.places.meters import Meter
 from backhaul_spark.places.segments import Row, Segments, Use
 from backhaul_spark.places.settings import PlacesSettings, Role
-from backhaul_spark.places.signals import Signal
 
 Inside: TypeAlias = Callable[[Sequence[Fix], set[str]], Sequence[tuple[Fence, Sequence[bool]]]]
 """Of fixes, and of names of fences that are to be among them: the fences with which of the fixes are inside."""
 NONE: Series = (np.empty(0, np.int64), np.empty(0, np.float64))
 
 
-class Vehicle(msgspec.Struct):
+class VehicleFold(msgspec.Struct):
     """All that is known of a vehicle's past and matters for its future."""
 
     pairing: Pairing = msgspec.field(default_factory=Pairing)
     cleaning: Cleaning = msgspec.field(default_factory=Cleaning)
     segments: Segments = msgspec.field(default_factory=Segments)
     crossings: Crossings = msgspec.field(default_factory=Crossings)
-    energy: Signal = msgspec.field(default_factory=Signal)
-    running: Signal = msgspec.field(default_factory=Signal)
+    energy: Meter = msgspec.field(default_factory=Meter)
+    running: Meter = msgspec.field(default_factory=Meter)
 
     @classmethod
-    def of(cls, text: str | None) -> Vehicle:
+    def of(cls, text: str | None) -> VehicleFold:
         """Return the vehicle that a text says; without one, one that nothing is known of."""
         return _DECODER.decode(text) if text else cls()
 
@@ -46,7 +46,7 @@ class Vehicle(msgspec.Struct):
     def take(
         self, readings: Mapping[Role, Series], inside: Inside, settings: PlacesSettings
     ) -> list[tuple[str, Row]]:
-        """Add the readings of an hour; return what is certain now: (table, row).
+        """Add the readings of an hour; return the rows that are certain now: (table, row).
 
         Args:
             readings: by role, later than those before them.
@@ -63,7 +63,7 @@ class Vehicle(msgspec.Struct):
         return rows
 
     def open_rows(self, settings: PlacesSettings) -> list[tuple[str, Row]]:
-        """Return what later readings may still change, as it is now: (table, row)."""
+        """Return the rows that later readings may still change, as they are now: (table, row)."""
         return self.segments.rows("open", settings)
 
     def _uses(
@@ -75,4 +75,4 @@ class Vehicle(msgspec.Struct):
         return [Use(*each) for each in zip(*energy, *running, strict=True)]
 
 
-_DECODER: Any = msgspec.json.Decoder(Vehicle)
+_DECODER: Any = msgspec.json.Decoder(VehicleFold)

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
-from backhaul_spark.places.chain import Chain
+from backhaul_spark.places.chain import HourChain
 from backhaul_spark.places.crossings import Fence
 from backhaul_spark.places.earth import Ints
-from backhaul_spark.places.fold import Vehicle
+from backhaul_spark.places.fold import VehicleFold
 from backhaul_spark.places.row_table import Recomputed
 from backhaul_spark.places.rows import complete
 from backhaul_spark.places.settings import PlacesSettings
@@ -32,7 +32,7 @@ TASK_HOURS = 1 << 10
 
 
 class Folding:
-    """The tables of points and states as loaded, and what is to be made of them.
+    """The tables of points and states as loaded, and the way to rows.
 
     Args:
         points: the table of points.
@@ -55,8 +55,8 @@ class Folding:
 
     def fold(
         self, files: pa.Table, due: Mapping[str, Collection[int]], ingest: int
-    ) -> tuple[list[Chain], Recomputed]:
-        """Return what was computed of each device, and the rows that came of it.
+    ) -> tuple[list[HourChain], Recomputed]:
+        """Return the chain of each device, computed to its end, and the rows of all.
 
         Args:
             files: of points, as of files_of.
@@ -64,7 +64,7 @@ class Folding:
             ingest: readings of later ones are left out.
         """
         stored = Stored(self._states, due)
-        chains = [Chain(device, hours) for device, hours in sorted(due.items())]
+        chains = [HourChain(device, hours) for device, hours in sorted(due.items())]
         done = Recomputed(rows=defaultdict(list))
         while running := [each for each in chains if each.at is not None]:
             self._go(running, stored, files, ingest, done)
@@ -72,7 +72,7 @@ class Folding:
             last = max(each.states)
             if next(stored.after(each.device, last + 1), None) is None:
                 done.ends.add(each.device)
-                rows = Vehicle.of(each.states[last]).open_rows(self._settings)
+                rows = VehicleFold.of(each.states[last]).open_rows(self._settings)
                 for table, row in rows:
                     self._add(done, table, each.device, None, row)
             done.hours[each.device] = set(each.states)
@@ -80,7 +80,7 @@ class Folding:
 
     def _go(
         self,
-        chains: Sequence[Chain],
+        chains: Sequence[HourChain],
         stored: Stored,
         files: pa.Table,
         ingest: int,

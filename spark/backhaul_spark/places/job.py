@@ -77,7 +77,7 @@ SPECS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacesRun:
     """The result of one run: rows of all three tables, and the ingests it covered (after, up to).
 
     `withdrawn` rows are no more; `too_late` counts hours of devices whose day retention has taken out;
@@ -92,7 +92,7 @@ class Placed:
     too_late: int = 0
     anew: bool = False
 
-    def then(self, later: Placed) -> Placed:
+    def then(self, later: PlacesRun) -> PlacesRun:
         """Return the sum of both results."""
         counts = ("created", "restated", "withdrawn", "too_late")
         sums: dict[str, int] = {name: getattr(self, name) + getattr(later, name) for name in counts}
@@ -133,7 +133,7 @@ class Places:
         with one_at_a_time(root, "places"):
             self._tables = [RowTable(root, *specs, clock) for specs in SPECS]
 
-    def run(self) -> Placed:
+    def run(self) -> PlacesRun:
         """Bring the tables up to date; does nothing when nothing came in.
 
         Raises:
@@ -147,7 +147,7 @@ class Places:
         return replace(result, anew=anew)
 
     def _begin_anew(self) -> bool:
-        """Take out what other settings or fences gave, if they did; say whether."""
+        """Take out the rows that other settings or fences gave; say whether there were others."""
         known = self._states.transaction_version(SETTINGS_APP)
         if known == self._digest:
             return False
@@ -164,12 +164,12 @@ class Places:
         self._after("cleared")
         return True
 
-    def _round(self, last: int) -> Placed:
+    def _round(self, last: int) -> PlacesRun:
         done = self._states.transaction_version(PLACES_APP) or 0
         first = self._first_hour()
         void = [(device, hour) for device, hour in void_hours(self._states) if hour >= first]
         if last <= done and not void:
-            return Placed(done, done)
+            return PlacesRun(done, done)
         files = files_of(self._points)
         touched, target = self._touched(files, done, last)
         kept = touched.filter(pc.field("hour") >= first)
@@ -200,7 +200,7 @@ class Places:
         self._after("states")
         created, restated, withdrawn = counts.tolist()
         too_late = touched.num_rows - kept.num_rows
-        return Placed(done, target, created, restated, withdrawn, too_late)
+        return PlacesRun(done, target, created, restated, withdrawn, too_late)
 
     def _touched(self, files: pa.Table, done: int, last: int) -> tuple[pa.Table, int]:
         """Return the hours that are due (schema TOUCHED), and up to which ingest."""

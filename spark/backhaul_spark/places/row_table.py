@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Recomputed:
-    """What a round computed again, and the rows that came of it.
+    """Hours that a round computed again, and their rows.
 
     Attributes:
         hours: by device the hours.

@@ -1,4 +1,4 @@
-"""Rows of the tables trips, stops and fences, of what the fold of a vehicle's hour said. Pure."""
+"""Rows of the tables trips, stops and fences, completed from those of a vehicle's fold. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def figures_of(spec: TableSpec) -> list[str]:
 
 
 def complete(table: str, device: str, closed: int | None, said: Row, resolution: int) -> Row:
-    """Return the row with all that follows from what was said.
+    """Return the row with all columns that follow from the given ones.
 
     Args:
         table: its name.

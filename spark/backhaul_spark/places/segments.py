@@ -52,8 +52,8 @@ class Use(msgspec.Struct, array_like=True, frozen=True, gc=False):
 NOTHING = Use()
 
 
-class Movement(msgspec.Struct, array_like=True):
-    """What a trip has come to up to its last fix.
+class Way(msgspec.Struct, array_like=True):
+    """A trip up to its last fix.
 
     `anchor`: where its last chord ended; `rest_running_s`: the engine's time since then; `far_m`: the farthest
     from where it, or the stop before it, began.
@@ -152,11 +152,11 @@ class Stay(msgspec.Struct, array_like=True):
 
     spot: Spot
     end: Fix
-    before: Movement
+    before: Way
     use: Use = NOTHING
 
 
-class Stop(msgspec.Struct, array_like=True):
+class Standstill(msgspec.Struct, array_like=True):
     """A stop: its first and last fix, all of its fixes, those since it was moved aside, and the use."""
 
     start: Fix
@@ -181,22 +181,22 @@ class Stop(msgspec.Struct, array_like=True):
 
 
 class Segments(msgspec.Struct, array_like=True):
-    """A vehicle's trips and stops up to a fix: what is not certain yet.
+    """The trip and the stop of a vehicle that are not certain yet, up to a fix.
 
     With `stay` it moves on `trip`, and `stop` is the stop before that; `near` is the same within a smaller reach.
     Without `stay` it stands in `stop`, and `trip` is how it begins to leave, maybe.
     """
 
     last: Fix | None = None
-    stop: Stop | None = None
-    trip: Movement | None = None
+    stop: Standstill | None = None
+    trip: Way | None = None
     stay: Stay | None = None
     near: Stay | None = None
 
     def take(
         self, fix: Fix, use: Use, *, moved: bool, settings: PlacesSettings
     ) -> list[tuple[str, Row]]:
-        """Add a fix; return what is certain now: (`trips` or `stops`, row).
+        """Add a fix; return the rows that are certain now: (`trips` or `stops`, row).
 
         Args:
             fix: later than those before it.
@@ -232,7 +232,7 @@ class Segments(msgspec.Struct, array_like=True):
     def rows(
         self, ended: Literal["gap", "open"], settings: PlacesSettings
     ) -> list[tuple[str, Row]]:
-        """Return what is not certain, as if it ended here; (`trips` or `stops`, row)."""
+        """Return the rows that are not certain, as if they ended here: (`trips` or `stops`, row)."""
         stop, trip = self.stop, self.trip
         if trip is None or (self.stay and trip.far_m >= settings.trip_m):
             stops = [("stops", stop.row("trip" if trip else ended, settings))] if stop else []
@@ -243,10 +243,10 @@ class Segments(msgspec.Struct, array_like=True):
         return [("stops", longer.row(ended, settings))]
 
     def _begin(self, fix: Fix, began: Literal["start", "gap"]) -> None:
-        self.trip = Movement(began, fix, fix, fix)
+        self.trip = Way(began, fix, fix, fix)
         self.stay, self.near = _stay(fix, self.trip), _stay(fix, self.trip)
 
-    def _origin(self, trip: Movement) -> Fix:
+    def _origin(self, trip: Way) -> Fix:
         return self.stop.start if self.stop else trip.start
 
     def _stand(self, last: Fix, fix: Fix, use: Use, settings: PlacesSettings) -> None:
@@ -262,7 +262,7 @@ class Segments(msgspec.Struct, array_like=True):
             stop.spot.take(fix)
             stop.here.take(fix)
             return
-        leaving = leaving or Movement("stop", last, last, last)
+        leaving = leaving or Way("stop", last, last, last)
         leaving.take(fix, use, stop.start, settings)
         self.trip = leaving
         if metres > settings.stop_m:
@@ -275,22 +275,22 @@ class Segments(msgspec.Struct, array_like=True):
         if stop is not None and before.far_m < settings.trip_m:
             _join(stop.spot, stay.spot)
             use = stop.use.plus(before.use).plus(stay.use)
-            self.stop = Stop(stop.start, stay.end, stop.spot, stay.spot, use)
+            self.stop = Standstill(stop.start, stay.end, stop.spot, stay.spot, use)
             return []
         found = [("stops", stop.row("trip", settings))] if stop else []
         if before.far_m >= settings.trip_m:
             found.append(("trips", before.row("stop", settings)))
-        self.stop = Stop(stay.spot.first, stay.end, stay.spot, replace(stay.spot), stay.use)
+        self.stop = Standstill(stay.spot.first, stay.end, stay.spot, replace(stay.spot), stay.use)
         return found
 
 
-def _stay(fix: Fix, trip: Movement) -> Stay:
+def _stay(fix: Fix, trip: Way) -> Stay:
     spot = Spot(fix)
     spot.take(fix)
     return Stay(spot, fix, replace(trip))
 
 
-def _stayed(stay: Stay, fix: Fix, use: Use, trip: Movement, reach_m: float) -> Stay:
+def _stayed(stay: Stay, fix: Fix, use: Use, trip: Way, reach_m: float) -> Stay:
     """Return the stay with one more fix, or that which begins with it."""
     if fix.metres(stay.spot.first) > reach_m:
         return _stay(fix, trip)

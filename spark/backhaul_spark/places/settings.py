@@ -1,4 +1,4 @@
-"""What the operator says of positions: the table [places] of the jobs' TOML file."""
+"""The operator's settings for positions: the table [places] of the jobs' TOML file."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class PlacesSettings(msgspec.Struct, frozen=True, kw_only=True):
         _require("positions", self.positions, "each series once", len(set(names)) == len(names))
 
     def roles(self) -> Mapping[Names, Role]:
-        """Return the series that are read, and what each is. Raises: OptionError: a name that is no series."""
+        """Return the role of each series that is read. Raises: OptionError: a name that is no series."""
         return dict(self._named())
 
     def _named(self) -> list[tuple[Names, Role]]:

@@ -17,7 +17,7 @@ from backhaul_spark.columns import columns
 from backhaul_spark.places.crossings import Fence
 from backhaul_spark.places.earth import Flags, Ints, Series
 from backhaul_spark.places.fence_shapes import Shapes
-from backhaul_spark.places.fold import Inside, Vehicle
+from backhaul_spark.places.fold import Inside, VehicleFold
 from backhaul_spark.places.segments import Row
 from backhaul_spark.places.settings import Names, PlacesSettings, Role
 from backhaul_spark.rollup.read import Wanted, readings
@@ -104,7 +104,7 @@ def folded(
         if not (touched or changed):
             state = known
             continue
-        vehicle = Vehicle.of(state)
+        vehicle = VehicleFold.of(state)
         found = vehicle.take(readings_of.get(hour, {}), inside, settings)
         rows += [(hour, table, row) for table, row in found]
         state = states[hour] = vehicle.text()

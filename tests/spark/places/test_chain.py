@@ -9,8 +9,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backhaul_spark.places.chain import AHEAD_HOURS, STRETCH_HOURS, Chain
-from backhaul_spark.places.fold import Vehicle
+from backhaul_spark.places.chain import AHEAD_HOURS, STRETCH_HOURS, HourChain
+from backhaul_spark.places.fold import VehicleFold
 from backhaul_spark.places.settings import PlacesSettings
 from backhaul_spark.places.tasks import Stretch, folded
 
@@ -36,7 +36,7 @@ class InMemory:
     def take(self, readings: Readings) -> None:
         """Take readings in, and compute again what is due."""
         self.readings |= readings
-        chain = Chain("VID-001", {s // HOUR_S for s in readings})
+        chain = HourChain("VID-001", {s // HOUR_S for s in readings})
         while chain.at is not None:
             before = self._before(chain.at) if chain.lacks else None
             stretch = chain.stretch(self._after(chain.at), before)
@@ -50,7 +50,7 @@ class InMemory:
             self.states[hour] = chain.states[hour]
 
     def said(self) -> Any:
-        last = Vehicle.of(self.states[max(self.states)]).open_rows(SETTINGS)
+        last = VehicleFold.of(self.states[max(self.states)]).open_rows(SETTINGS)
         return self.states, sorted(self.rows), last
 
     def _before(self, hour: int) -> str | None:
@@ -124,7 +124,7 @@ def test_a_late_reading_that_changes_nothing_is_looked_at_and_nothing_more() -> 
 
 def test_a_stretch_ends_soon_after_the_last_touched_hour() -> None:
     stored = [(hour, "state") for hour in range(200)]
-    chain = Chain("VID-001", {10, 12, 90})
+    chain = HourChain("VID-001", {10, 12, 90})
     stretch = chain.stretch(iter(stored[10:]), "before")
     assert [hour for hour, _, _ in stretch.hours] == list(range(10, 13 + AHEAD_HOURS))
     chain.take(
@@ -132,5 +132,5 @@ def test_a_stretch_ends_soon_after_the_last_touched_hour() -> None:
         iter(stored[15:]),
     )
     assert (chain.at, chain.lacks) == (16, False)
-    chain = Chain("VID-001", set(range(100)))
+    chain = HourChain("VID-001", set(range(100)))
     assert len(chain.stretch(iter([]), None).hours) == STRETCH_HOURS

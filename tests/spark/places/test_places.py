@@ -18,7 +18,7 @@ from backhaul_spark.errors import TablesBusyError
 from backhaul_spark.jobs.maintain import Keeping, Maintenance
 from backhaul_spark.places import job
 from backhaul_spark.places.day import day_of_places
-from backhaul_spark.places.job import Placed, Places
+from backhaul_spark.places.job import Places, PlacesRun
 from backhaul_spark.places.stored import RUN_APP
 from backhaul_spark.rollup.rollup import run_here
 from backhaul_spark.tables.schemas import TRIPS_SUPERSEDED, TRIPS_TABLE
@@ -75,7 +75,7 @@ def test_what_comes_in_the_order_of_time_closes_what_was_open(tmp_path: Path) ->
     ]
     assert next(row["before_ns"] for row in world.rows("fences")) is None
     assert is_as_from_scratch(world, tmp_path / "b")
-    assert world.run() == Placed(second.ingest, second.ingest)
+    assert world.run() == PlacesRun(second.ingest, second.ingest)
 
 
 def test_late_positions_restate_what_they_change_and_nothing_else(tmp_path: Path) -> None:

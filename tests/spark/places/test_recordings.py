@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 
-from tests.spark.places.test_segments import rows_of
+from tests.support.place_rows import rows_of
 from tests.support.recordings import data_directory
 
 if TYPE_CHECKING:
@@ -53,5 +53,4 @@ def test_a_twizy_went_as_far_as_its_receiver_s_speed_says() -> None:
         ways.append(sum(row["distance_m"] for row in rows_of(readings)["trips"]))
         steps_s = np.minimum(np.diff(trip["t_ns"].to_numpy()) / 1e9, 10)
         said.append(float((trip["GpsSpeed"].to_numpy()[:-1] / 3.6 * steps_s).sum()))
-    print([(round(a), round(b)) for a, b in zip(ways, said, strict=True)])
     assert sum(ways) == pytest.approx(sum(said), rel=0.03)

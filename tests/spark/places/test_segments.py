@@ -13,54 +13,24 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from backhaul_spark.places.earth import arc_m, chord_m, places, wrapped
-from backhaul_spark.places.fold import Vehicle
-from backhaul_spark.places.settings import PlacesSettings
+from backhaul_spark.places.fold import VehicleFold
+from tests.support.place_rows import SETTINGS, rows_of, series
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from backhaul_spark.places.earth import Series
 
-SETTINGS = PlacesSettings()
-HOUR_NS = 3_600_000_000_000
 # A fix: seconds, metres to the north and to the east.
 Fix = tuple[float, float, float]
 HOME = (48.0, 11.0)
 NORTH, EAST = 1 / 111_200, 1 / 74_600
 
 
-def series(rows: Iterable[tuple[float, float]]) -> Series:
-    """Return readings of (s, value)."""
-    ordered = sorted(rows)
-    times = np.array([round(s * 1e9) for s, _ in ordered], np.int64)
-    return times, np.array([value for _, value in ordered], float)
-
-
 def positions(fixes: Sequence[Fix], home: tuple[float, float] = HOME) -> dict[str, Series]:
     lats = series((s, home[0] + north * NORTH) for s, north, _ in fixes)
     lons = series((s, wrapped(home[1] + east * EAST)) for s, _, east in fixes)
     return {"lat": lats, "lon": lons}
-
-
-def rows_of(
-    readings: dict[str, Series], settings: PlacesSettings = SETTINGS
-) -> dict[str, list[dict[str, Any]]]:
-    """Return what a vehicle's readings give, hour by hour as the job does it."""
-    hours = sorted({int(h) for times, _ in readings.values() for h in times // HOUR_NS})
-    found: dict[str, list[dict[str, Any]]] = {"trips": [], "stops": [], "fences": []}
-    state = None
-    for hour in hours:
-        vehicle = Vehicle.of(state)
-        inside = {}
-        for role, (times, values) in readings.items():
-            there = times // HOUR_NS == hour
-            inside[role] = times[there], values[there]
-        for table, row in vehicle.take(inside, lambda fixes, named: [], settings):  # type: ignore[arg-type]
-            found[table].append(row)
-        state = vehicle.text()
-    for table, row in Vehicle.of(state).open_rows(settings):
-        found[table].append(row)
-    return found
 
 
 def stand(s: float, until_s: float, north: float = 0, east: float = 0) -> list[Fix]:
@@ -269,7 +239,7 @@ def test_an_engine_that_runs_at_a_stop_idles() -> None:
 
 
 def test_the_state_is_bounded() -> None:
-    vehicle = Vehicle()
+    vehicle = VehicleFold()
     vehicle.take(positions(there_and_back()), lambda fixes, named: [], SETTINGS)  # type: ignore[arg-type]
     assert len(vehicle.text()) < 3000
-    assert Vehicle.of(vehicle.text()).text() == vehicle.text()
+    assert VehicleFold.of(vehicle.text()).text() == vehicle.text()

@@ -1,4 +1,4 @@
-"""Energy and engine beside the positions: what they come to between one fix and the next. Pure."""
+"""Energy used, and seconds that the engine ran, between one fix and the next. Pure."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ Shares: TypeAlias = tuple[list[float], list[int]]
 """Of each fix the amount, and of how many readings it is."""
 
 
-class Signal(msgspec.Struct, array_like=True):
-    """The last reading (time in ns, value), and what has come together since the last fix.
+class Meter(msgspec.Struct, array_like=True):
+    """The last reading (time in ns, value), and the amount since the last fix.
 
     `amount`: Wh or seconds; `readings`: how many it is of.
     """
