@@ -8,6 +8,7 @@ movingpandas weighs 750 MB and takes 10 s to load, so the project does not insta
 
 from __future__ import annotations
 
+import importlib
 import random
 import time
 import warnings
@@ -126,9 +127,9 @@ def _theirs(journeys: Sequence[Fixes], *, stops: bool = True) -> list[Found]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            import geopandas
-            import movingpandas
-            import pandas as pd
+            # By name: types and styles are checked where none of them is installed.
+            names = ("geopandas", "movingpandas", "pandas")
+            geopandas, movingpandas, pd = map(importlib.import_module, names)
     except ImportError:
         return []
     found = []

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.cli.main import cli
 from backhaul_spark.errors import OptionError, TableMissingError
 from backhaul_spark.fleet.job import FleetJob
-from backhaul_spark.fleet.report import Report
 from backhaul_spark.fleet.settings import FleetSettings
 from backhaul_spark.places.settings import PlacesSettings
+from backhaul_spark.report.report import Report
 from tests.support.fleet_rollups import DAY, SimulatedFleet
-from tests.support.places_world import PlacesWorld, drive, stand
+from tests.support.places_world import FENCES, PlacesWorld, drive, stand
+from tests.support.spark_frames import T0_NS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,20 +72,17 @@ def test_the_report_of_a_day_shows_places_and_is_due_again_when_they_change(tmp_
     pages.write(DAY, str(tmp_path))
     assert "<h2>Places</h2>" not in (tmp_path / f"fleet-{DAY}.html").read_text()
     assert pages.due(str(tmp_path)) == []
-    world = PlacesWorld(tmp_path / "tables")
-    from datetime import UTC, datetime
-
-    from tests.support.spark_frames import T0_NS
-
+    fence = replace(FENCES[0], name="<b>depot</b>")
+    world = PlacesWorld(tmp_path / "tables", fences=(fence,))
     begin_s = datetime(DAY.year, DAY.month, DAY.day, tzinfo=UTC).timestamp() - T0_NS / 1e9
-    world.send((each._replace(s=each.s + begin_s) for each in WAY), device="<b>VID</b>")
+    world.send(each._replace(s=each.s + begin_s) for each in WAY)
     world.run()
     assert pages.due(str(tmp_path)) == [DAY]
     pages.write(DAY, str(tmp_path))
     page = (tmp_path / f"fleet-{DAY}.html").read_text()
     assert "1 trips and 2 stops of 1 vehicles began on this day: 3 km in 10 min" in page
-    assert '<td class="id">&lt;b&gt;VID&lt;/b&gt;</td><td class="n">1</td>' in page
-    assert "<td>depot</td>" in page
+    assert '<td class="id">VID-001</td><td class="n">1</td>' in page
+    assert "<td>&lt;b&gt;depot&lt;/b&gt;</td>" in page
     assert pages.due(str(tmp_path)) == []
 
 

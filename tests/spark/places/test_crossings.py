@@ -126,8 +126,8 @@ def test_a_fence_that_is_far_away_is_not_looked_at_and_none_is_missed() -> None:
         found = {f.name: list(s) for f, s in Shapes(fences).inside(some, set())}
         for fence in fences:
             alone = Shapes([fence])._fences[0]
-            columns = (np.array([getattr(each, n) for each in some]) for n in ("lat", "lon"))
-            sides = alone.inside(*columns, np.array([(f.x, f.y, f.z) for f in some])).tolist()
+            lats, lons = np.array([f.lat for f in some]), np.array([f.lon for f in some])
+            sides = alone.inside(lats, lons, np.array([(f.x, f.y, f.z) for f in some])).tolist()
             hits += any(sides)
             assert found.get(fence.name, [False] * 5) == sides
     assert hits > 20

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from geographiclib.geodesic import Geodesic
+from geographiclib.geodesic import Geodesic  # type: ignore[import-untyped]
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -57,7 +57,7 @@ def told(rows: list[dict[str, Any]], *names: str) -> list[tuple[Any, ...]]:
     return [tuple(row[name] for name in names) for row in rows]
 
 
-def seconds(rows: list[dict[str, Any]]) -> list[tuple[float, float]]:
+def seconds(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     return [(row["start_ns"] / 1e9, row["end_ns"] / 1e9) for row in rows]
 
 
