@@ -1,6 +1,6 @@
 """Trips and stops beside movingpandas, on planted journeys and on recordings, and what a fix costs.
 
-Modelled: vehicles that stand, drive and halt at 1 Hz with a receiver that jitters by 4 m, and jumps 500 times as far
+Modelled: vehicles that stand, drive and halt at 1 Hz with a receiver whose error of 4 m wanders within a minute, and that jumps 500 times as far
 once in 500 fixes. What they did is known: ways, stops and how long. movingpandas is given the same fixes after its own
 outlier cleaner, and the same limits. Recordings: e-bikes that state how far they went. Not covered: tables, Spark.
 movingpandas weighs 750 MB and takes 10 s to load, so the project does not install it: `pip install movingpandas`.
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     Fixes = tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]
 
 NORTH, EAST = 1 / 111_200, 1 / 74_600
-JITTER_M, JUMP_M = 4, 2000
+JITTER_M, JUMP_M, WANDERS = 4, 2000, 0.98
 
 
 @dataclass(slots=True)
@@ -109,6 +109,8 @@ def _planted(seed: int) -> tuple[Fixes, Found]:
                 metres += speed * lasts
         s = len(at)
     jitter = np.random.default_rng(seed).normal(0, JITTER_M, (2, len(at)))
+    for n in range(1, len(at)):  # a receiver's error wanders
+        jitter[:, n] = WANDERS * jitter[:, n - 1] + (1 - WANDERS**2) ** 0.5 * jitter[:, n]
     jumps = np.random.default_rng(seed + 1).random(len(at)) < 0.002
     lat = 48 + (np.array(at) + jitter[0] + jumps * JUMP_M) * NORTH
     lon = 11 + jitter[1] * EAST

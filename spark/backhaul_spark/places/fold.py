@@ -15,7 +15,7 @@ import numpy as np
 from backhaul_spark.places.crossings import Crossings, Fence
 from backhaul_spark.places.earth import Series
 from backhaul_spark.places.fixes import Cleaning, Fix, Pairing
-from backhaul_spark.places.meters import Meter
+from backhaul_spark.places.meters import UseMeter
 from backhaul_spark.places.segments import Row, Segments, Use
 from backhaul_spark.places.settings import PlacesSettings, Role
 
@@ -31,8 +31,8 @@ class VehicleFold(msgspec.Struct):
     cleaning: Cleaning = msgspec.field(default_factory=Cleaning)
     segments: Segments = msgspec.field(default_factory=Segments)
     crossings: Crossings = msgspec.field(default_factory=Crossings)
-    energy: Meter = msgspec.field(default_factory=Meter)
-    running: Meter = msgspec.field(default_factory=Meter)
+    energy: UseMeter = msgspec.field(default_factory=UseMeter)
+    running: UseMeter = msgspec.field(default_factory=UseMeter)
 
     @classmethod
     def of(cls, text: str | None) -> VehicleFold:

@@ -14,7 +14,7 @@ Shares: TypeAlias = tuple[list[float], list[int]]
 """Of each fix the amount, and of how many readings it is."""
 
 
-class Meter(msgspec.Struct, array_like=True):
+class UseMeter(msgspec.Struct, array_like=True):
     """The last reading (time in ns, value), and the amount since the last fix.
 
     `amount`: Wh or seconds; `readings`: how many it is of.

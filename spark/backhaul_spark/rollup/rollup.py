@@ -79,7 +79,7 @@ class Task(Protocol):
     """Work that an executor does."""
 
     def run(self) -> pa.Table:
-        """Return what came of it."""
+        """Return the result, in rows."""
 
 
 @dataclass(frozen=True, slots=True)

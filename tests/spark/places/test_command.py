@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -84,15 +83,3 @@ def test_the_report_of_a_day_shows_places_and_is_due_again_when_they_change(tmp_
     assert '<td class="id">VID-001</td><td class="n">1</td>' in page
     assert "<td>&lt;b&gt;depot&lt;/b&gt;</td>" in page
     assert pages.due(str(tmp_path)) == []
-
-
-@pytest.mark.spark
-def test_the_command_runs_on_spark_and_says_what_it_did(tmp_path: Path) -> None:
-    world = PlacesWorld(tmp_path / "a")
-    world.send(WAY)
-    arguments = ["places", "--table-root", world.root, "--json", "--quiet"]
-    result = CliRunner().invoke(cli, arguments, catch_exceptions=False)
-    said = json.loads(result.stdout)
-    assert (said["created"], said["restated"], said["anew"]) == (3, 0, False)
-    world.fences = ()
-    assert world.said() == world.from_scratch(tmp_path / "b").said()
