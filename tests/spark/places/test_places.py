@@ -185,6 +185,27 @@ def test_killed_at_any_step_the_next_run_ends_the_same(tmp_path: Path) -> None:
         ) == len(old)
 
 
+def test_what_a_killed_run_changed_and_nothing_changes_any_more_is_taken_back(
+    tmp_path: Path,
+) -> None:
+    """The first hour's state becomes what it was: that alone would leave the hours after it as the killed run did."""
+    world = PlacesWorld(tmp_path / "a")
+    way = [*drive(0, 600, 0, 3000), *stand(600, 3000, 3000, 60), *stand(3700, 9000, 3000, 60)]
+    world.send(way)
+    world.run()
+    before = world.said()
+    elsewhere = [each for s in (3060, 3130, 3200) for each in at(s, 500_000)]
+    world.send(elsewhere)
+    with pytest.raises(KilledError):
+        world.run(_die_after("fences"))
+    assert world.said() != before
+    # Of two readings with one time the later one counts, and 0, 0 is no place.
+    world.send(each._replace(value=0.0) for each in elsewhere)
+    world.run()
+    assert world.said() == before
+    assert is_as_from_scratch(world, tmp_path / "b")
+
+
 class KilledError(Exception):
     """The process ended here."""
 
