@@ -141,7 +141,7 @@ def in_pieces(dice: random.Random, readings: list[At], pieces: int) -> list[list
 
 
 @settings(
-    max_examples=5,
+    max_examples=4,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
