@@ -132,6 +132,11 @@ class Exchange:
         self._wanted = WANTED
         self.report()
 
+    def ask(self) -> None:
+        """Have the hub asked now, for nothing but an answer."""
+        self._wanted = max(self._wanted, WANTED_AGAIN)
+        self._news.set()
+
     def report(self) -> None:
         """Have the hub told of this vehicle, by the next question that is answered."""
         if self._report is not None:
