@@ -14,7 +14,7 @@ from tests.support.hub_layout import local_layout
 if TYPE_CHECKING:
     from pathlib import Path
 
-PINGS = 'ping_interval: "26s"'
+PINGS = 'ping_interval: "29s"'
 
 
 def said(tmp_path: Path, old: str, new: str) -> str:
@@ -28,7 +28,7 @@ def said(tmp_path: Path, old: str, new: str) -> str:
     return result.output
 
 
-@pytest.mark.parametrize("now", [PINGS, 'ping_interval: "30s"', "ping_interval = 26s"])
+@pytest.mark.parametrize("now", [PINGS, 'ping_interval: "30s"', "ping_interval = 29s"])
 def test_a_file_as_init_writes_it_is_good(tmp_path: Path, now: str) -> None:
     assert "hub.conf" not in said(tmp_path, PINGS, now)
 
@@ -37,7 +37,7 @@ def test_a_file_as_init_writes_it_is_good(tmp_path: Path, now: str) -> None:
     ("now", "how"),
     [
         ('ping_interval: "16s"', "is 16s"),
-        ('# ping_interval: "26s"', "is not set"),
+        ('# ping_interval: "29s"', "is not set"),
         ("", "is not"),
     ],
 )

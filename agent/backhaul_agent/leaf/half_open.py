@@ -1,6 +1,6 @@
 """Whether the link is half-open while there is something to say: a pure core, no I/O, no clock.
 
-The servers' pings notice a half-open link after 25 to 50 s: often would cost an idle link too much. Where something
+The servers' pings notice a half-open link after 28 to 56 s: often would cost an idle link too much. Where something
 was said over the link, the hub says something within 20 s, a watermark at the latest. Where nothing comes, the agent
 asks the hub for the time, and where still nothing comes, it has its server dial anew.
 
