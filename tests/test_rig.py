@@ -58,6 +58,19 @@ def test_a_port_is_free_not_given_twice_in_a_row_and_never_the_systems() -> None
         assert given[0] not in round_
 
 
+def test_of_a_stretch_that_is_nearly_full_no_port_is_given_twice_in_a_row() -> None:
+    """Nobody may listen yet on one that was given just before."""
+    taken: list[socket.socket] = []
+    try:
+        while len(taken) < 126:
+            taken.append(socket.create_server(("127.0.0.1", free_port())))
+        given = [free_port() for _ in range(16)]
+        assert len(set(given)) == len(given)
+    finally:
+        for each in taken:
+            each.close()
+
+
 def test_where_all_are_taken_it_says_so() -> None:
     taken: list[socket.socket] = []
     try:

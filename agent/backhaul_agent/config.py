@@ -275,6 +275,7 @@ def parse(text: str, path: Path) -> Config:
             file=str(path.parent / config.link.file),
             pid_file=_beside(path, config.link.pid_file),
             system_nkey=_beside(path, config.link.system_nkey),
+            redial_nkey=_beside(path, config.link.redial_nkey),
             roaming=msgspec.structs.replace(
                 config.link.roaming, file=_beside(path, config.link.roaming.file)
             ),

@@ -43,6 +43,7 @@ def place_problems(config: Config, own: Path) -> Iterator[tuple[str, str]]:
         "nats.nkey": config.nats.nkey,
         "nats.credentials": config.nats.credentials,
         "link.system_nkey": config.link.system_nkey,
+        "link.redial_nkey": config.link.redial_nkey,
         "link.pid_file": config.link.pid_file,
     }
     for key, name in files.items():

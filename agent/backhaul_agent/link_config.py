@@ -42,6 +42,9 @@ class LinkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     change through its account SYS (``system_nkey``, a file), or by SIGHUP
     (``pid_file``).
 
+    ``redial_nkey``: a file with that key, with which the agent has the leaf server dial anew where a link that is
+    always up is half-open; empty: the servers' pings alone notice it.
+
     ``redial_after_s``: how long the link is down before `leaf-check` looks whether the leaf server
     dials at all; 0: it never looks.
 
@@ -63,6 +66,7 @@ class LinkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     file: Annotated[str, Meta(min_length=1)] = "link/link.conf"
     system_nkey: str = ""
     pid_file: str = ""
+    redial_nkey: str = "system.nk"
     redial_after_s: Annotated[float, Meta(ge=0, le=86_400)] = 300.0
     budget_mb_day: Annotated[float, Meta(ge=0, le=1e9)] = 0.0
     budget_mb_month: Annotated[float, Meta(ge=0, le=1e9)] = 0.0

@@ -15,6 +15,7 @@ from backhaul_agent.presence.self_report import CHANGES_S_MIN, SelfReport, disk_
 from backhaul_codec.assurance.conditions import Condition, Severity
 from backhaul_codec.protocol.vehicle_report import (
     CONDITIONS_MAX,
+    LINK_KINDS,
     REPORT_BYTES_MAX,
     VehicleReport,
     printable,
@@ -33,7 +34,10 @@ class Vehicle:
     def __init__(self) -> None:
         self.clock = FakeClock(0)
         self.shown: list[Condition] = []
-        self.budget = {period: {"bytes": 0, "bytes_max": 0} for period in ("day", "month")}
+        self.budget: dict[str, Any] = {
+            period: {"bytes": 0, "bytes_max": 0, "kinds": dict.fromkeys(LINK_KINDS, 0)}
+            for period in ("day", "month")
+        }
         self.ledger: dict[str, Any] = {"bytes": 0, "bytes_max": 1000, "path": "/x/ledger.db"}
         self.report = SelfReport(
             *(self.clock, MACHINE),
@@ -60,15 +64,29 @@ def test_a_report_says_machine_version_fill_and_conditions() -> None:
 def test_a_report_says_how_much_of_the_links_budget_is_used() -> None:
     it = Vehicle()
     assert it.said().budget_pct is None
-    it.budget["month"] = {"bytes": 310, "bytes_max": 1000}
+    it.budget["month"] |= {"bytes": 310, "bytes_max": 1000}
     assert it.said().budget_pct == 31
     it.budget["day"] = {"bytes": 90, "bytes_max": 100}
     assert it.said().budget_pct == 90
 
 
+def test_a_report_says_what_the_link_has_carried_this_month_by_kind() -> None:
+    it = Vehicle()
+    assert it.said().link_kb == (0, 0, 0, 0, 0)
+    it.budget["month"]["kinds"] |= {"telemetry": 9_310_400, "housekeeping": 350_600}
+    assert dict(zip(LINK_KINDS, it.said().link_kb, strict=True)) == {
+        "telemetry": 9_310,
+        "state": 0,
+        "events": 0,
+        "system": 0,
+        "housekeeping": 351,
+    }
+    assert read_report(b'{"m":"0a","b":"1b","r":"2c","v":"0.2.0"}').link_kb == (), "an older agent"
+
+
 def test_a_report_is_short() -> None:
     """Each byte is paid for: on a metered link it goes with each visit."""
-    assert len(msgspec.json.encode(Vehicle().report.make())) <= 85
+    assert len(msgspec.json.encode(Vehicle().report.make())) <= 105
 
 
 def test_a_condition_that_begins_or_ends_is_told_once_and_only_with_the_link_up() -> None:

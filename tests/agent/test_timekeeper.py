@@ -231,6 +231,7 @@ async def test_the_hub_is_told_of_the_vehicle_at_link_up_on_change_and_with_each
         exchange.due()
         await until(lambda: exchange.answers == 5)
         assert hub.said[before + 1 :] == [said, {}], "the link came up: one of those asked anyway"
+        monkeypatch.setattr(exchange_module, "ROUTINE_PAUSES_S", (0.001,))
         exchange._interval_s = 0.001
         exchange.report()
         await until(lambda: len(hub.said) > before + 8)
@@ -238,6 +239,24 @@ async def test_the_hub_is_told_of_the_vehicle_at_link_up_on_change_and_with_each
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_question_that_nobody_waits_for_is_repeated_later_than_others(
+    asking: tuple[Hub, Exchange, HubClock, list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each byte of an idle link is paid for: a hub that takes its time to answer is not asked twice."""
+    hub, exchange, _, _ = asking
+    monkeypatch.setattr(exchange_module, "ROUTINE_PAUSES_S", (1000.0,))
+    exchange._interval_s = 0.001
+    hub.up = True
+    answered = len(hub.asked) + WANTED
+    await hub.until_asked(answered)
+    hub.up = False
+    await hub.until_asked(answered + 1)
+    await asyncio.sleep(0.02)  # long enough for another ten questions
+    assert len(hub.asked) == answered + 1
+    exchange.ask()
+    await hub.until_asked(answered + 3)
 
 
 async def test_a_hub_that_is_silent_is_asked_until_it_answers(

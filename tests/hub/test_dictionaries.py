@@ -23,6 +23,7 @@ from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import HubError
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.uplink.dictionary_bounds import IN_USE_NS, KEPT_MAX, DictionaryKey
+from backhaul_runtime.clock import SystemClock
 from tests.hub.packed_bundles import DIGEST, NAMES, bundle, carried, packed
 from tests.support.rig import patient
 from tests.support.waiting import until
@@ -292,19 +293,39 @@ async def test_a_message_that_is_garbage_all_the_same_is_explained_when_it_is_ta
 @pytest.mark.nats
 async def test_a_dictionary_beyond_the_bound_is_not_confirmed(empty: Up) -> None:
     some = [b"names %d" % number for number in range(KEPT_MAX + 1)]
+    empty.clock.ns = SystemClock().now_ns()  # the server stamps what it stores
     async with empty.reading():
         await sent(empty, *(carried(seq, body) for seq, body in enumerate(some, 1)))
         await empty.settles((1, KEPT_MAX))
         await empty.read_up_to(KEPT_MAX + 1)
         assert await quarantined(empty) == 1
         assert len(rows(empty, "dictionary")) == len(await empty_dict(empty)) == KEPT_MAX
-        assert empty.dictionaries.beyond_bounds() == {DEVICE: "64 are in use"}
+        assert list(empty.dictionaries.beyond_bounds()) == [DEVICE]
         assert empty.unreadable.count(DEVICE) == 1
         empty.clock.ns += IN_USE_NS + 1
         await sent(empty, carried(KEPT_MAX + 1, some[-1]))
         await empty.settles((1, KEPT_MAX + 1))
-        await until(lambda: len(rows(empty, "dictionary")) == KEPT_MAX)
+        await until(lambda: len(rows(empty, "dictionary")) == KEPT_MAX + 1)
         assert not empty.dictionaries.beyond_bounds()
-        there = await empty_dict(empty)
-        assert stored_dictionary_subject(DEVICE, digest_of(some[-1])) in there
-        assert len(there) == KEPT_MAX
+        assert stored_dictionary_subject(DEVICE, digest_of(some[-1])) in await empty_dict(empty)
+
+
+@pytest.mark.nats
+async def test_a_dictionary_stays_for_as_long_as_up_holds_a_message_that_refers_to_it(
+    empty: Up,
+) -> None:
+    some = [b"names %d" % number for number in range(KEPT_MAX + 2)]
+    empty.clock.ns = SystemClock().now_ns()  # the server stamps what it stores
+    async with empty.reading():
+        await sent(empty, *(carried(seq, body) for seq, body in enumerate(some[:KEPT_MAX], 1)))
+        await empty.settles((1, KEPT_MAX))
+        empty.clock.ns += IN_USE_NS + 1
+        await sent(empty, carried(KEPT_MAX + 1, some[KEPT_MAX]))
+        await empty.settles((1, KEPT_MAX + 1))
+        assert len(await empty_dict(empty)) == KEPT_MAX + 1, "UP holds what refers to the first"
+        # As if all were used before UP's oldest message.
+        forget(empty, "UPDATE dictionary SET used_ns = 5")
+        await sent(empty, carried(KEPT_MAX + 2, some[-1]))
+        await empty.settles((1, KEPT_MAX + 2))
+        await until(lambda: len(rows(empty, "dictionary")) == KEPT_MAX)
+        assert stored_dictionary_subject(DEVICE, digest_of(some[-1])) in await empty_dict(empty)

@@ -28,7 +28,13 @@ from backhaul_hub.uplink.awaited import (
     AwaitedBook,
 )
 from backhaul_hub.uplink.dictionaries import Dictionaries, parts
-from backhaul_hub.uplink.dictionary_bounds import IN_USE_NS, KEPT_MAX, DictionaryKey, choose
+from backhaul_hub.uplink.dictionary_bounds import (
+    IN_USE_NS,
+    KEPT_MAX,
+    REFERRED_MAX,
+    DictionaryKey,
+    choose,
+)
 from tests.hub.packed_bundles import DIGEST, NAMES, bundle, carried, packed
 from tests.support.hub_sync import FakeClock
 
@@ -47,12 +53,27 @@ def test_the_one_that_was_used_longest_ago_makes_room() -> None:
         DictionaryKey("a", b"second"),
         DictionaryKey("b", b"newest"),
     )
-    choice = choose(new, {"a": uses}, now_ns)
+    nothing_older = {"a": now_ns}
+    choice = choose(new, {"a": uses}, nothing_older, now_ns)
     assert choice.keep == list(new)
     assert choice.drop == [("a", bytes([1] * 6)), ("a", bytes([2] * 6))]
     in_use = dict.fromkeys(uses, now_ns - IN_USE_NS + 1)
-    choice = choose([*new[:1], DictionaryKey("a", bytes(6))], {"a": in_use}, now_ns)
+    choice = choose([*new[:1], DictionaryKey("a", bytes(6))], {"a": in_use}, nothing_older, now_ns)
     assert choice == ([], [], {new[0]}), "what is known already needs no room"
+
+
+def test_one_that_messages_in_up_may_refer_to_makes_no_room() -> None:
+    now_ns, day_ns = 100 * IN_USE_NS, 86_400 * 10**9
+    uses = {number.to_bytes(6, "big"): number * day_ns for number in range(KEPT_MAX)}
+    new = DictionaryKey("a", b"newest")
+    for oldest_day, dropped in ((0, 0), (1, 1), (3, 1)):
+        choice = choose([new], {"a": uses}, {"a": oldest_day * day_ns}, now_ns)
+        assert choice == ([new], [("a", bytes(6))][:dropped], set()), oldest_day
+    many = {number.to_bytes(6, "big"): number * day_ns for number in range(REFERRED_MAX)}
+    assert choose([new], {"a": many}, {"a": 0}, 3 * REFERRED_MAX * day_ns).refuse == {new}
+    choice = choose([new], {"a": many}, {"a": 100 * day_ns}, 3 * REFERRED_MAX * day_ns)
+    assert [int.from_bytes(key.digest, "big") for key in choice.drop] == list(range(100))
+    assert choice.keep == [new]
 
 
 class Kept(JetStreamApi):

@@ -14,7 +14,7 @@ from tests.support.hub_layout import local_layout
 if TYPE_CHECKING:
     from pathlib import Path
 
-PINGS = 'ping_interval: "16s"'
+PINGS = 'ping_interval: "29s"'
 
 
 def said(tmp_path: Path, old: str, new: str) -> str:
@@ -28,14 +28,18 @@ def said(tmp_path: Path, old: str, new: str) -> str:
     return result.output
 
 
-@pytest.mark.parametrize("now", [PINGS, 'ping_interval: "20s"', "ping_interval = 16s"])
+@pytest.mark.parametrize("now", [PINGS, 'ping_interval: "30s"', "ping_interval = 29s"])
 def test_a_file_as_init_writes_it_is_good(tmp_path: Path, now: str) -> None:
     assert "hub.conf" not in said(tmp_path, PINGS, now)
 
 
 @pytest.mark.parametrize(
     ("now", "how"),
-    [('ping_interval: "10s"', "is 10s"), ('# ping_interval: "16s"', "is not set"), ("", "is not")],
+    [
+        ('ping_interval: "16s"', "is 16s"),
+        ('# ping_interval: "29s"', "is not set"),
+        ("", "is not"),
+    ],
 )
 def test_a_server_that_asks_idle_vehicles_itself_is_named(
     tmp_path: Path, now: str, how: str

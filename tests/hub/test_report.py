@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from backhaul_hub.cli.fleet.devices import compact
+from backhaul_hub.cli.fleet.devices import agents, compact
 from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.device import Device
@@ -42,6 +42,28 @@ def test_every_device_is_on_one_page_of_a_size_that_a_server_takes() -> None:
         pages += 1
     assert found == FLEET
     assert pages > 3
+
+
+def test_a_links_bytes_are_shown_by_kind_as_the_vehicle_told_them_last() -> None:
+    vehicles = Vehicles()
+    for device, words in (("VID-00000", b',"k":[9310,0,0,20,670]'), ("VID-00001", b"")):
+        said = b'{"m":"0a","b":"1b","r":"2c","v":"0.2.0"%s}' % words
+        vehicles.hear(device, said, "", 5)
+    of_sync = {"heads": {"waiting": 0, "in_sync": True, "conflicts": 0}, "future": None}
+    body = Report(Continuity(), {}, {}, {}, lambda _: of_sync, {}, vehicles).page(DEVICES, [], "")
+    found = json.loads(body)["devices"][:3]
+    assert found[0]["agent"]["link_bytes"] == {
+        "telemetry": 9_310_000,
+        "state": 0,
+        "events": 0,
+        "system": 20_000,
+        "housekeeping": 670_000,
+    }
+    assert [each["agent"]["link_bytes"] for each in found[1:]] == [None, None]
+    heading, first, older, _ = agents({"devices": found}, 5)
+    assert "LINK MONTH" in heading
+    assert "10.0 MB, 93% telemetry" in first
+    assert "MB" not in older
 
 
 def test_what_is_missing_of_former_epochs_is_listed() -> None:

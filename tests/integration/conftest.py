@@ -83,7 +83,7 @@ class World:
         if ping_s:
             conf = rig.agent_toml.with_name("leaf.conf")
             pings = f'ping_interval: "{ping_s}s"'
-            conf.write_text(conf.read_text().replace('ping_interval: "15s"', pings))
+            conf.write_text(re.sub('ping_interval: ".*"', pings, conf.read_text()))
         self._stack.push_async_callback(rig.stop)
         await rig.start()
         return rig, relay

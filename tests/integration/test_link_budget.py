@@ -91,6 +91,7 @@ async def test_a_budget_that_is_too_small_lengthens_flushes_thins_and_is_told(wo
         assert found["device"] == "VID-001"
         (device,) = (await world.report())["devices"]
         assert device["agent"]["budget_pct"] is not None
+        assert device["agent"]["link_bytes"]["telemetry"] > 0
     finally:
         done.set()
         await publishing

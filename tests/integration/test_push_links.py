@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 
 import pytest
 
 from backhaul_agent.client import connect
+from backhaul_agent.config_file import load
+from backhaul_agent.leaf.connection import requester
+from backhaul_agent.leaf.half_open import HalfOpen
+from backhaul_agent.leaf.link_state import UplinkState
+from backhaul_agent.leaf.link_watch import LinkWatch
 from backhaul_codec.subjects import parse_uplink
-from tests.integration.readings import at_the_hub
+from tests.integration.readings import arrive, at_the_hub
 from tests.integration.trickles import (
     BOTH,
     Trickle,
@@ -76,6 +82,46 @@ async def test_over_20_kbit_s_a_burst_is_sourced_and_what_is_live_overtakes_it(
     frames = [at for at, uplink in enumerate(stored) if uplink.letter == "f"]
     assert len(doors) >= 2
     assert doors[1] < frames[-1]
+
+
+async def test_where_something_is_to_be_said_a_half_open_link_is_dialled_anew_before_any_ping(
+    world: World,
+) -> None:
+    """With fewer looks than an agent takes, by a watch beside it, which asks the hub as an agent does."""
+    link = ShapedRelay("127.0.0.1", world.hub.leaf_port)
+    rig, relay = await world.vehicle_behind(link, ping_s=600)
+    client = await world.leaf_client(rig)
+    asked = 0
+
+    async def ask() -> None:
+        await client.publish("clk.VID-001", b'{"t1": 1}')
+
+    def asks() -> None:
+        nonlocal asked
+        asked += 1
+        questions.create_task(ask())
+
+    uplink = UplinkState()
+    watch = LinkWatch(load(rig.agent_toml), uplink, asks, HalfOpen(ask_looks=1, cut_looks=4))
+    trickle = Trickle()
+    async with trickling(rig, trickle) as agent, asyncio.TaskGroup() as questions:
+        await agent.publish("door", "open", "no", lane="live")
+        looking = questions.create_task(uplink.run(requester(client)))
+        cutting = questions.create_task(watch.run())
+
+        async def was_asked() -> bool:
+            return asked > 0
+
+        await until(was_asked, "the hub is asked while it says little")
+        before = relay.accepted
+        relay.swallow(up=True, down=True)
+        await trickle.more(5)
+        await until(partial(dialled, relay, before), "the leaf has dialled again")
+        await until(partial(arrived, world, trickle.count), "what was pushed into the dead link")
+        looking.cancel()
+        cutting.cancel()
+    assert watch.status()["half_open"] >= 1
+    await arrive(world, trickle.count)
 
 
 async def bulk_sourced(world: World) -> bool:

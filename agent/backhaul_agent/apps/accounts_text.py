@@ -1,6 +1,6 @@
 """The text of a vehicle's apps.conf: logins at the leaf server, and the traffic between accounts. Pure.
 
-SYS may have the server read its configuration again. VEH is the agent's, with JetStream and the link
+SYS may have the server read its configuration again, or drop its link and dial. VEH is the agent's, with JetStream and the link
 to the hub. Each program has an account of its own, because a server checks no reply subject: in one
 account a program could have the agent's answer sent where another listens for commands. What a program
 asks reaches the agent under the program's name and by the program's door (apps/doors.py).
@@ -66,7 +66,8 @@ no_auth_user: {OPEN_USER}
 accounts {{
   SYS {{
     users: [{{ nkey: {system_key}, permissions {{
-      publish: ["$SYS.REQ.SERVER.PING.IDZ", "$SYS.REQ.SERVER.*.RELOAD"], subscribe: ["_INBOX.>"]
+      publish: ["$SYS.REQ.SERVER.PING.IDZ", "$SYS.REQ.SERVER.*.RELOAD", "$SYS.REQ.SERVER.*.LEAFZ", "$SYS.REQ.SERVER.*.KICK"]
+      subscribe: ["_INBOX.>"]
     }} }}]
   }}
 

@@ -97,8 +97,9 @@ jetstream {{
 # Answers to JetStream requests over the link come on subjects that name the device.
 feature_flags {{ js_api_reply_v2: true }}
 
-# A half-open link is noticed in 15 to 30 s; with the defaults in 336 s. Of an idle link this is most of what it carries.
-ping_interval: "15s"
+# An idle link that is half-open is noticed in 28 to 56 s; with the defaults in 336 s. Of an idle link this is most of
+# what it carries. Where there is something to say, the agent notices it within 30 s (link.redial_nkey of agent.toml).
+ping_interval: "28s"
 ping_max: 1
 
 # Who may log in, and the accounts.

@@ -1,4 +1,4 @@
-"""Has the leaf server read its configuration again, over its own system account."""
+"""Has the leaf server read its configuration again, or drop its link and dial, over its own system account."""
 
 from __future__ import annotations
 
@@ -38,6 +38,24 @@ async def reload_leaf(url: str, login: dict[str, Any], *, times: int = 1) -> Non
         ) from error
 
 
+async def drop_link(url: str, login: dict[str, Any]) -> int:
+    """Log in to the system account and have the server drop its links, upon which it dials; return how many it had.
+
+    Raises:
+        LeafReloadError: nobody is there, or the login is none, or may not do that.
+    """
+    try:
+        async with _connected(url, login) as client:
+            server = await _ask(client, "$SYS.REQ.SERVER.PING.IDZ")
+            api = f"$SYS.REQ.SERVER.{server['id']}"
+            links = (await _ask(client, f"{api}.LEAFZ"))["data"].get("leafs") or []
+            for link in links:
+                await _ask(client, f"{api}.KICK", {"cid": link["id"]})
+            return len(links)
+    except (NatsError, OSError, TimeoutError, msgspec.DecodeError, KeyError) as error:
+        raise LeafReloadError(f"cannot be told to dial anew: {error!r}", refused=False) from error
+
+
 async def lets_in(url: str, login: dict[str, Any]) -> bool:
     """Tell whether the server takes a login. Raises: LeafReloadError, where it cannot be asked."""
     try:
@@ -71,8 +89,9 @@ async def _connected(url: str, login: dict[str, Any]) -> AsyncIterator[Client]:
             await asyncio.wait(closing, timeout=1.0)
 
 
-async def _ask(client: Client, subject: str) -> dict[str, Any]:
-    message = await client.request(subject, b"", timeout=ANSWER_S_MAX)
+async def _ask(client: Client, subject: str, words: dict[str, Any] | None = None) -> dict[str, Any]:
+    question = msgspec.json.encode(words) if words else b""
+    message = await client.request(subject, question, timeout=ANSWER_S_MAX)
     found: dict[str, Any] = msgspec.json.decode(message.data, type=dict[str, Any])
     return found
 

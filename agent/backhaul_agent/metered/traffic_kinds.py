@@ -7,11 +7,12 @@ from typing import Any
 
 from backhaul_agent.ledger.eviction_policy import ACCOUNT, EVENT, TELEMETRY, class_of
 from backhaul_codec.kinds import SYSTEM, SYSTEM_KINDS
+from backhaul_codec.protocol.vehicle_report import LINK_KINDS
 from backhaul_codec.subjects import shared_subject
 
 HOUSEKEEPING = "housekeeping"
 TELEMETRY_KIND = "telemetry"
-KINDS = (TELEMETRY_KIND, "state", "events", "system", HOUSEKEEPING)
+KINDS = LINK_KINDS
 """``state``: state and configuration. ``events``: programs' events, and results of commands. ``system``:
 receipts, marks, digests, dictionaries. ``housekeeping``: all that no message of a lane accounts for:
 acknowledgements, heartbeats, resends, files, and everything that the hub sends."""

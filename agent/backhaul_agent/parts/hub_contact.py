@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from backhaul_agent.enrol.key_rotation import KeyRotation
+from backhaul_agent.leaf.link_watch import LinkWatch
 from backhaul_agent.parts.part import Part
 from backhaul_agent.push.pusher import Pusher
 from backhaul_agent.push.sleeper import Sleeper
@@ -59,6 +60,7 @@ class HubContact(Part):
         self.timekeeper.on_step_over.append(sync.link_news.compare_again)
         exchange = self.timekeeper.exchange
         exchange.on_yield = link.visits.stay_away
+        self._watch = LinkWatch(config, uplink, exchange.ask)
         self._pusher = pusher = Pusher(
             config, ledger, core.lanes, uplink, clock, exchange.push_word_changed
         )
@@ -73,8 +75,8 @@ class HubContact(Part):
         delivery.flow.unread = sync.link_news.pushed = pusher.policy.asleep
 
     def tasks(self) -> Tasks:
-        """Return the tasks that keep time and look for conditions."""
-        return (self.timekeeper.run(), self.health.run())
+        """Return the tasks that keep time, look for conditions, and end half-open links."""
+        return (self.timekeeper.run(), self.health.run(), self._watch.run())
 
     def session(self, client: Client, jetstream: JetStream) -> Tasks:
         """Return the tasks that ask the hub for the time, and push."""
@@ -88,6 +90,7 @@ class HubContact(Part):
         """Return the quality of the time, and the state of pushes."""
         return (
             ("clock", self.timekeeper.status),
+            ("link", self._watch.status),
             ("link", self._pusher.status),
             ("link", self._sleeper.status),
         )

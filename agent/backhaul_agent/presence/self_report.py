@@ -16,6 +16,7 @@ from backhaul_agent.presence.machine import Machine
 from backhaul_codec.assurance.conditions import Condition
 from backhaul_codec.protocol.vehicle_report import (
     CONDITIONS_MAX,
+    LINK_KINDS,
     PERCENT_MAX,
     VehicleReport,
     printable,
@@ -77,6 +78,10 @@ class SelfReport:
             disk_pct=self._disk_pct(Path(ledger["path"]).parent),
             budget_pct=_budget_pct(status["link"]["budget"]),
             conditions=self._said,
+            link_kb=tuple(
+                round(status["link"]["budget"]["month"]["kinds"][kind] / 1000)
+                for kind in LINK_KINDS
+            ),
         )
 
     def is_due(self, up: bool | None) -> bool:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -49,6 +49,8 @@ Int64 = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 # When to ask, in seconds after the first question: the first may go before the hub has told the leaf
 # that it listens, and on a slow link answers take seconds. The last pause repeats.
 PAUSES_S = (0.2, 0.3, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
+# Likewise of a question that nobody waits for: its answer may come late, and twice costs twice.
+ROUTINE_PAUSES_S = PAUSES_S[3:]
 WANTED = 4  # answers after the link came up, or the wall clock jumped: the best of them counts
 WANTED_AGAIN = 1
 YIELD_S_MAX = 300.0
@@ -132,6 +134,11 @@ class Exchange:
         self._wanted = WANTED
         self.report()
 
+    def ask(self) -> None:
+        """Have the hub asked now, for nothing but an answer."""
+        self._wanted = max(self._wanted, WANTED_AGAIN)
+        self._news.set()
+
     def report(self) -> None:
         """Have the hub told of this vehicle, by the next question that is answered."""
         if self._report is not None:
@@ -159,11 +166,13 @@ class Exchange:
         """Ask for as long as this connection lives (the caller cancels)."""
         answers = await client.subscribe(self._answer, cb=self._take)
         self.due()
+        pauses_s: Sequence[float] = PAUSES_S
         try:
             while True:
-                await self._ask(client)
+                await self._ask(client, pauses_s)
                 self._idle = True
-                await self._pause(self._interval_s)
+                cut_short = await self._pause(self._interval_s)
+                pauses_s = PAUSES_S if cut_short else ROUTINE_PAUSES_S
                 self._idle = False
                 self.report()
                 self._wanted = max(self._wanted, WANTED_AGAIN)
@@ -173,9 +182,9 @@ class Exchange:
                 with contextlib.suppress(NatsError):
                     await answers.unsubscribe()
 
-    async def _ask(self, client: Client) -> None:
+    async def _ask(self, client: Client, pauses_s: Sequence[float]) -> None:
         """Ask until there are as many answers as wanted, and nothing is left to be told or learned."""
-        pauses = iter(PAUSES_S)
+        pauses = iter(pauses_s)
         while self._is_due():
             self._news.clear()
             t1 = self._clock.steady_ns()

@@ -31,7 +31,8 @@ class DictionaryShell(Subsystem):
     async def start(self) -> None:
         """Have hub.db and the stream DICT hold the same, before anything of UP is looked at."""
         ground = self._ground
-        self.book = Dictionaries(ground.api, ground.registry, ground.clock)
+        shards = ground.config.fleet.shards
+        self.book = Dictionaries(ground.api, ground.registry, ground.clock, shards=shards)
         await self.book.begin()
 
     async def ask(

@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec.structs import asdict as asdict_of
 
+from backhaul_codec.protocol.vehicle_report import LINK_KINDS, VehicleReport
 from backhaul_codec.protocol.words import ClockWord
 from backhaul_hub.access.key_rotations import Rotation
 from backhaul_hub.continuity.lane_book import Continuity
@@ -107,6 +108,7 @@ class Report:
             "ledger_pct": told.report.ledger_pct if told else None,
             "disk_pct": told.report.disk_pct if told else None,
             "budget_pct": told.report.budget_pct if told else None,
+            "link_bytes": _link_bytes(told.report) if told else None,
             "conditions": told.report.conditions if told else [],
             "machines": [asdict_of(each) for each in self._vehicles.identities.of(device).seen],
         }
@@ -142,6 +144,12 @@ class Report:
                 | {"owed": owed[:_RANGES_SHOWN], "owed_ranges": len(owed)}
             )
         return found
+
+
+def _link_bytes(report: VehicleReport) -> dict[str, int] | None:
+    """Return the bytes of a vehicle's link in this month by kind; None if its agent does not say."""
+    found = {kind: 1000 * kb for kind, kb in zip(LINK_KINDS, report.link_kb, strict=False)}
+    return found or None
 
 
 def _rotation(rotation: Rotation | None) -> dict[str, Any] | None:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from backhaul_codec.programs.nats_conf import quoted
 
-PING_S = 16
-"""A vehicle that works asks each 15 s: a server that hears it so often asks nothing itself."""
+PING_S = 29
+"""A vehicle that works asks each 28 s: a server that hears it so often asks nothing itself."""
 _PINGS = re.compile(r'^\s*ping_interval\s*[:=]?\s*"?(\d+)s"?\s*$', re.MULTILINE)
 _LOG_FILE = re.compile(r"^\s*(log_file|logfile)\b", re.MULTILINE)
 
@@ -72,8 +72,8 @@ jetstream {{
   sync_interval: {settings.sync_interval}
 }}
 
-# A link whose vehicle is gone without a word is noticed within 64 s; with the defaults in 336 s. Vehicles ask every
-# 15 s: a server that hears them so often asks nothing itself.
+# A link whose vehicle is gone without a word is noticed within 116 s; with the defaults in 336 s. Vehicles ask every
+# 28 s: a server that hears them so often asks nothing itself.
 ping_interval: "{PING_S}s"
 ping_max: 2
 {settings.cluster}
@@ -110,7 +110,7 @@ def older_settings(text: str) -> list[str]:
         now = f"is {pings[1]}s" if pings else "is not set in seconds"
         found.append(
             f'ping_interval {now}: this server asks idle vehicles itself. With ping_interval: "{PING_S}s" and'
-            " ping_max: 2 it asks none that works: vehicles ask each 15 s. `backhaul-hub reload` has it read again"
+            " ping_max: 2 it asks none that works: vehicles ask each 28 s. `backhaul-hub reload` has it read again"
         )
     if _LOG_FILE.search(text) is None:
         found.append(

@@ -8,7 +8,7 @@ dictionary is not here wait in UP (uplink/awaited.py).
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -34,9 +34,17 @@ from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.store import Registry
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.nats.stream_reader import Stored
+from backhaul_hub.shards import up_name
 from backhaul_hub.uplink.awaited import COPIED_MAX, Awaited, AwaitedBook
-from backhaul_hub.uplink.dictionary_bounds import KEPT_MAX, DictionaryKey, choose
+from backhaul_hub.uplink.dictionary_bounds import (
+    KEPT_MAX,
+    REFERRED_MAX,
+    DictionaryKey,
+    choose,
+    is_full,
+)
 from backhaul_runtime.clock import Clock
+from backhaul_runtime.jetstream import stamp_ns
 
 log = structlog.get_logger(__name__)
 
@@ -56,6 +64,7 @@ class Dictionaries:
 
     Args:
         api: of account HUB.
+        shards: of UP.
         bytes_max: of dictionaries in memory.
     """
 
@@ -65,6 +74,7 @@ class Dictionaries:
         registry: Registry,
         clock: Clock,
         *,
+        shards: int = 1,
         bytes_max: int = CACHE_BYTES_MAX,
     ) -> None:
         self.awaited = AwaitedBook()
@@ -73,6 +83,7 @@ class Dictionaries:
         self._api = api
         self._registry = registry
         self._clock = clock
+        self._shards = [up_name(shard) for shard in range(shards)]
         self._bytes_max = bytes_max
         self._bytes = 0
         self._cache: OrderedDict[DictionaryKey, bytes] = OrderedDict()
@@ -142,7 +153,10 @@ class Dictionaries:
         async with self._changing:
             now_ns = self._clock.now_ns()
             known = await self._uses({key.device for key in new})
-            choice = choose(new, known, now_ns)
+            coming = Counter(key.device for key in new)
+            full = [device for device, uses in known.items() if is_full(len(uses), coming[device])]
+            oldest_ns = {device: await self._oldest_ns(device, now_ns) for device in full}
+            choice = choose(new, known, oldest_ns, now_ns)
             await self._publish({key: new[key] for key in choice.keep})
             put = [(key.device, key.digest.hex(), new[key], now_ns, now_ns) for key in choice.keep]
             drop = [(key.device, key.digest.hex()) for key in choice.drop]
@@ -168,7 +182,7 @@ class Dictionaries:
         if said.uplink.kind is DICTIONARY:
             key = DictionaryKey(said.uplink.device, bytes.fromhex(said.uplink.key or ""))
             if key not in self._cache:
-                why = f"{KEPT_MAX} dictionaries are in use already"
+                why = f"{KEPT_MAX} dictionaries are in use already, or {REFERRED_MAX} are kept"
                 raise MissingDictionaryError(*key, why, brought=True)
 
     def is_copied(self, stream: str, error: UnreadableError) -> bool:
@@ -188,7 +202,8 @@ class Dictionaries:
         """Return which vehicles had more dictionaries in use than the hub keeps, within a day, in words."""
         since_ns = self._clock.now_ns() - _REFUSED_SHOWN_NS
         self._refused = {device: ns for device, ns in self._refused.items() if ns >= since_ns}
-        return dict.fromkeys(self._refused, f"{KEPT_MAX} are in use")
+        why = f"{KEPT_MAX} are in use, or messages in UP need {REFERRED_MAX}"
+        return dict.fromkeys(self._refused, why)
 
     def on_message(self, said: Examined, is_new: bool) -> None:
         """Take in which dictionary a message was packed against."""
@@ -251,6 +266,14 @@ class Dictionaries:
             )
             found[device] = {bytes.fromhex(digest): used_ns for digest, used_ns in rows}
         return found
+
+    async def _oldest_ns(self, device: str, now_ns: int) -> int:
+        """Return when the oldest message of a device that UP holds was stored; now if UP holds none."""
+        found = [
+            await self._api.message(shard, seq=1, next_by_subj=f"up.{device}.>")
+            for shard in self._shards
+        ]
+        return min((stamp_ns(message.time) for message in found if message), default=now_ns)
 
     async def _publish(self, some: Mapping[DictionaryKey, bytes]) -> None:
         for keys in _pieces(list(some)):

@@ -6,9 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 KEPT_MAX = 64
-"""Of one vehicle. An honest one has a new one when its nodes change, not each hour."""
+"""Of one vehicle, so many may be in use within a week. An honest one has a new one when its nodes change, not each hour."""
 IN_USE_NS = 7 * 86_400 * 1_000_000_000
-"""A dictionary that a message referred to so lately is in use: some reader may still want it."""
+REFERRED_MAX = 1024
+"""Of one vehicle, with those that only messages which UP still holds refer to: 16 MiB."""
+SPARE_NS = 2 * 3600 * 1_000_000_000
+"""A use is noted within an hour, and servers' clocks are not one."""
 
 
 class DictionaryKey(NamedTuple):
@@ -28,14 +31,25 @@ class RoomFor(NamedTuple):
     """New ones for which none can go."""
 
 
+def is_full(uses: int, new: int) -> bool:
+    """Tell whether some of a vehicle's dictionaries may have to make room for new ones."""
+    return uses + new > KEPT_MAX
+
+
 def choose(
-    new: Iterable[DictionaryKey], known: Mapping[str, Mapping[bytes, int]], now_ns: int
+    new: Iterable[DictionaryKey],
+    known: Mapping[str, Mapping[bytes, int]],
+    oldest_ns: Mapping[str, int],
+    now_ns: int,
 ) -> RoomFor:
     """Return which new dictionaries are kept, and which former ones go for them.
+
+    A former one goes only if no message refers to it any more: its last use is before the oldest message that UP holds.
 
     Args:
         new: in the order in which they came.
         known: when each that is kept was last used, by device.
+        oldest_ns: when the oldest message that UP holds was stored, by device; of those that are full.
         now_ns: the hub's time.
     """
     used = {device: dict(some) for device, some in known.items()}
@@ -45,13 +59,16 @@ def choose(
         uses = used.setdefault(device, {})
         if digest in uses:
             continue
-        if len(uses) >= KEPT_MAX:
-            oldest = min(uses, key=uses.__getitem__)
-            if uses[oldest] > now_ns - IN_USE_NS:
-                choice.refuse.add(key)
-                continue
-            del uses[oldest]
-            choice.drop.append(DictionaryKey(device, oldest))
+        while is_full(len(uses), 1):
+            last = min(uses, key=uses.__getitem__)
+            if uses[last] > min(now_ns - IN_USE_NS, oldest_ns.get(device, 0) - SPARE_NS):
+                break
+            del uses[last]
+            choice.drop.append(DictionaryKey(device, last))
+        in_use = sum(ns > now_ns - IN_USE_NS for ns in uses.values())
+        if in_use >= KEPT_MAX or len(uses) >= REFERRED_MAX:
+            choice.refuse.add(key)
+            continue
         uses[digest] = now_ns
         choice.keep.append(key)
     return choice

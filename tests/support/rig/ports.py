@@ -1,7 +1,8 @@
 """TCP ports on loopback for servers of ours, which nobody else takes meanwhile.
 
 They lie below those that the system hands out by itself: no connection that somebody makes can have
-one. Each process holds a stretch of them until it ends, so that test runs side by side never meet.
+one. Each process holds a stretch of them until it ends, so that test runs side by side never meet; one with a
+fleet holds several.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import fcntl
 import os
 import socket
 import tempfile
+from collections import deque
 from contextlib import suppress
 from functools import cache
 from itertools import cycle, islice
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
 _FIRST_PORT = 20_000
 _EACH = 128
 _STRETCHES = 96
+_given: deque[int] = deque(maxlen=32)
+"""Those that somebody may be about to listen on: of a stretch that is nearly full the same few are free."""
+_STRETCHES_MAX = 3
+"""So many are one process's at most."""
 _LOCKS = Path(tempfile.gettempdir()) / f"backhaul-ports-{os.getuid()}.lock"
 
 
@@ -36,20 +42,31 @@ def free_port() -> int:
         NoPortError: there is none.
     """
     # By process: a fork has no part in what its parent holds.
-    for port in islice(_ports(os.getpid()), _EACH):
-        with socket.socket() as probe, suppress(OSError):
-            # As servers do: what is left of connections that have ended is in nobody's way.
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(("127.0.0.1", port))
-            probe.listen()
-            return port
-    raise NoPortError(f"all {_EACH} ports of this process are in use")
+    for number in range(_STRETCHES_MAX):
+        for port in islice(_ports(os.getpid(), number), _EACH):
+            if port in _given:
+                continue
+            with socket.socket() as probe, suppress(OSError):
+                # As servers do: what is left of connections that have ended is in nobody's way.
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(("127.0.0.1", port))
+                probe.listen()
+                _given.append(port)
+                return port
+    raise NoPortError(f"all {_STRETCHES_MAX * _EACH} ports of this process are in use")
 
 
 @cache
-def _ports(pid: int) -> Iterator[int]:
-    first = _FIRST_PORT + held_stretch(_LOCKS, begin=pid % _STRETCHES) * _EACH
+def _ports(pid: int, number: int) -> Iterator[int]:
+    first = _FIRST_PORT + _stretch(pid, number) * _EACH
     return cycle(range(first, first + _EACH))
+
+
+@cache
+def _stretch(pid: int, number: int) -> int:
+    """Return the number of this process's first stretch, of its second, and so on."""
+    begin = _stretch(pid, number - 1) + 1 if number else pid
+    return held_stretch(_LOCKS, begin=begin % _STRETCHES)
 
 
 def held_stretch(locks: Path, *, begin: int) -> int:

@@ -29,7 +29,7 @@ def devices(access: Access, as_json: bool) -> None:
     """Show each device: link, heads in sync, lag, watermark, gaps, when last seen, bytes.
 
     Then whether its agent runs, and what that says of itself: version, how full ledger and disk are, how
-    good its clock is, and the codes of its conditions.
+    good its clock is, the codes of its conditions, and the bytes of its link in this month, with the largest kind.
     """
     report = asyncio.run(ask(access))
     if as_json:
@@ -124,6 +124,7 @@ def agents(report: dict[str, Any], now_ns: int) -> list[str]:
             "LEDGER",
             "DISK",
             "BUDGET",
+            "LINK MONTH",
             "CLOCK",
             "SAYS",
             "TOLD",
@@ -141,6 +142,7 @@ def agents(report: dict[str, Any], now_ns: int) -> list[str]:
                 agent["version"] or "-",
                 agent["machines"][-1]["machine"] if agent["machines"] else "-",
                 *(_percent(agent[name]) for name in ("ledger_pct", "disk_pct", "budget_pct")),
+                _link_bytes(agent["link_bytes"]),
                 clock["quality"] if clock else "-",
                 ", ".join(says) or "-",
                 f"{_ago(now_ns - agent['told_ns'])} ago" if agent["told_ns"] else "never",
@@ -151,6 +153,16 @@ def agents(report: dict[str, Any], now_ns: int) -> list[str]:
 
 def _percent(figure: int | None) -> str:
     return "-" if figure is None else f"{figure}%"
+
+
+def _link_bytes(kinds: dict[str, int] | None) -> str:
+    """Return the sum of a link's bytes in words, and its largest kind."""
+    if kinds is None:
+        return "-"
+    total = sum(kinds.values())
+    most = max(kinds, key=kinds.__getitem__)
+    part = f", {100 * kinds[most] // total}% {most}" if total else ""
+    return f"{total / 1e6:,.1f} MB{part}"
 
 
 def _link_cell(device: dict[str, Any], now_ns: int) -> str:
