@@ -101,6 +101,29 @@ async def test_a_live_value_arrives_at_its_chart(staffed: Park, chromium: Browse
         assert one.errors == []
 
 
+async def test_all_charts_have_one_time_range_and_the_url_holds_it(
+    staffed: Park, chromium: Browser
+) -> None:
+    route = f"#/device/{MINE}?series=battery.soc&series=gps.lat&range=last:3600"
+    async with looking(chromium) as one, looking(chromium) as other:
+        await one.log_in(staffed, "olga", route)
+
+        async def spans(page: Page) -> list[list[str | None]]:
+            charts = page.get_by_role("slider").filter(visible=True)
+            await expect(charts).to_have_count(2)
+            ends = "aria-valuemin", "aria-valuemax"
+            return [[await each.get_attribute(end) for end in ends] for each in await charts.all()]
+
+        await one.page.get_by_role("slider", name="gps.lat, cursor").focus()
+        await one.page.keyboard.press("+")
+        await until(lambda: "range=last" not in one.page.url, "it is another range")
+        first, second = await spans(one.page)
+        assert first == second, "both charts have it"
+        assert int(first[1] or 0) - int(first[0] or 0) == pytest.approx(1800, abs=2)
+        await other.log_in(staffed, "olga", f"#{one.page.url.partition('#')[2]}")
+        assert await spans(other.page) == [first, second]
+
+
 async def test_charts_and_trails_begin_with_history_and_a_gap_has_its_reason(
     staffed: Park, chromium: Browser, tmp_path: Path
 ) -> None:

@@ -85,13 +85,14 @@ async def test_history_is_answered_at_each_server_and_though_one_dies_with_the_q
         asker = await patient.connect(**hub.options() | there)
         stack.push_async_callback(asker.close)
         gate = HistoryGate(asker, wait_s=100.0)
+        refusals: list[str] = []
 
         async def answered() -> bool:
             try:
                 answer = json.loads(bytes(await gate.ask(QUESTION)))
             except HubError as error:
-                # Without a leader for a moment, or connecting again: it is told so. Nothing is lost.
-                assert LOST not in str(error)
+                # Without a leader for a moment, or connecting again: it is told so.
+                refusals.append(str(error))
                 return False
             return sum(answer["n"]) == COUNT
 
@@ -103,4 +104,4 @@ async def test_history_is_answered_at_each_server_and_though_one_dies_with_the_q
         await hub.servers[mortal].stop(signal.SIGKILL)
         await asking
         await until(answered, "the two servers that are left have it answered")
-
+        assert not [each for each in refusals if LOST in each]

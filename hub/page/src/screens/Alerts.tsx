@@ -195,7 +195,7 @@ function AlertTable({ rows, open, filters, onTake }: TableProps) {
     {
       id: "since",
       title: "Since",
-      width: "3.9rem",
+      width: "4.7rem",
       align: "end",
       value: (row) => -row.since_ns,
       cell: (row) => <Ago ms={row.since_ns / 1e6} />,
