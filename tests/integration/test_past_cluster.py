@@ -75,7 +75,7 @@ async def test_history_is_answered_at_each_server_and_though_one_dies_with_the_q
             async def told(who: patient.PatientClient = anna) -> bool:
                 asked = msgspec.json.encode(QUESTION)
                 answer = json.loads((await who.request("ask.read.fleet.anna.history", asked)).data)
-                return sum(answer.get("n", ())) == COUNT
+                return bool(sum(answer.get("n", ())) == COUNT)
 
             await until(told, f"{url} tells all readings")
 
@@ -94,7 +94,7 @@ async def test_history_is_answered_at_each_server_and_though_one_dies_with_the_q
                 # Without a leader for a moment, or connecting again: it is told so.
                 refusals.append(str(error))
                 return False
-            return sum(answer["n"]) == COUNT
+            return bool(sum(answer["n"]) == COUNT)
 
         # It takes the question, and does no more with it.
         hub.servers[mortal].send(signal.SIGSTOP)

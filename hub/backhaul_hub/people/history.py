@@ -101,16 +101,16 @@ class HistoryGate:
     async def _first_answer(self, body: bytes) -> Msg:
         """Ask, and again while no answer comes; return the first that comes to any of these."""
         asking: list[asyncio.Task[Msg]] = []
+        pauses_s = iter(self._pauses_s)
         try:
-            for pause_s in (*self._pauses_s, None):
+            while True:
                 request = self._client.request(SUBJECT, body, timeout=self._wait_s)
                 asking.append(asyncio.create_task(request))
                 done, _ = await asyncio.wait(
-                    asking, timeout=pause_s, return_when=asyncio.FIRST_COMPLETED
+                    asking, timeout=next(pauses_s, None), return_when=asyncio.FIRST_COMPLETED
                 )
                 if done:
-                    break
-            return done.pop().result()
+                    return done.pop().result()
         finally:
             for each in asking:
                 each.cancel()
