@@ -101,37 +101,6 @@ async def test_a_live_value_arrives_at_its_chart(staffed: Park, chromium: Browse
         assert one.errors == []
 
 
-async def test_all_charts_have_one_time_range_and_the_url_holds_it(
-    staffed: Park, chromium: Browser
-) -> None:
-    route = f"#/device/{MINE}?series=battery.soc&series=gps.lat&range=last:3600"
-    async with looking(chromium) as one, looking(chromium) as other:
-        await one.log_in(staffed, "olga", route)
-
-        async def spans(page: Page) -> set[tuple[str, str]]:
-            charts = page.locator(".chart [role=slider]")
-            await expect(charts).to_have_count(2)
-            found = await charts.evaluate_all(
-                "all => all.map(e => [e.ariaValueMin, e.ariaValueMax])"
-            )
-            return {(start, end) for start, end in found}
-
-        await one.page.get_by_role("slider", name="gps.lat, cursor").focus()
-        await one.page.keyboard.press("Home")
-        await one.page.keyboard.press("+")
-        await until(lambda: "range=last" not in one.page.url, "it is a range of its own")
-
-        async def half() -> bool:
-            found = await spans(one.page)
-            lengths = [round(int(end) - int(start), -1) for start, end in found]
-            return lengths == [1800]  # the same of both
-
-        await until(half, "the charts have it")
-        [span] = await spans(one.page)
-        await other.log_in(staffed, "olga", f"#{one.page.url.partition('#')[2]}")
-        assert await spans(other.page) == {span}
-
-
 async def test_charts_and_trails_begin_with_history_and_a_gap_has_its_reason(
     staffed: Park, chromium: Browser, tmp_path: Path
 ) -> None:

@@ -101,7 +101,7 @@ class HistoryServer:
             group.create_task(self._respond(message, self._worked_at(threads, message.data)))
 
     def _worked_at(self, threads: ThreadPoolExecutor, data: bytes) -> asyncio.Future[bytes]:
-        """Return what will be the answer to a question, which is worked at once for all who ask it meanwhile."""
+        """Return the coming answer to a question: the threads work once for all who ask it meanwhile."""
         answer = self._under_way.get(data)
         if answer is None:
             loop = asyncio.get_running_loop()
