@@ -33,6 +33,12 @@ HTML = "<img src=x onerror=window.hurt=1><script>window.hurt=1</script>"
 HTML_NODE = "<img src=x onerror=window.hurt=1>"
 
 
+_PAGE = """[page]
+map = "town.pmtiles"
+units = {"battery.soc" = "%", "drive.speed" = "km/h", temp = "°C"}
+"""
+
+
 class PageHub(HubRig):
     """A hub with a page."""
 
@@ -47,9 +53,7 @@ class PageHub(HubRig):
         page = ("--page-port", str(ports[0]), "--websocket-port", str(ports[1]))
         await super().init(*page, *words)
         toml = self.directory / "hub.toml"
-        text = toml.read_text().replace(
-            "[page]\n", '[page]\nmap = "town.pmtiles"\nunits = {"battery.soc" = "%"}\n', 1
-        )
+        text = toml.read_text().replace("[page]\n", _PAGE, 1)
         toml.write_text(f"{text}\n[health]\n{self.health}\n")
         write_map(self.map, shapes_tile())
 
@@ -129,8 +133,8 @@ def ingest_was_at(root: Path, seq: int) -> None:
 
 
 @asynccontextmanager
-async def park(directory: Path) -> AsyncIterator[Park]:
-    """Start all of it; stop it at the end."""
+async def park(directory: Path, *, placed: bool = True) -> AsyncIterator[Park]:
+    """Start all of it, the vehicles at places of their own unless told not to; stop it at the end."""
     async with AsyncExitStack() as stack:
         world = World(directory, stack, PageHub)
         await world.start()
@@ -142,9 +146,8 @@ async def park(directory: Path) -> AsyncIterator[Park]:
                 await some.operator("node", "create", group)
             await some.operator("node", "move", device, "--to", group)
         for number, device in enumerate((MINE, THEIRS, ODD)):
-            await some.say(
-                device, battery_soc=80.5 - number, gps_lat=48.1 + number / 9, gps_lon=11.5 - number
-            )
+            place = {"gps_lat": 48.1 + number / 9, "gps_lon": 11.5 - number} if placed else {}
+            await some.say(device, battery_soc=80.5 - number, **place)
         async with connect(some.vehicles[ODD].url) as agent:
             await agent.publish(HTML_NODE, "text", HTML)
         for name, group, may in (

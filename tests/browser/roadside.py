@@ -68,6 +68,7 @@ async def roadside(directory: Path, health: str = "") -> AsyncIterator[Roadside]
         with vehicle.agent_toml.open("a") as toml:
             toml.write(
                 f'\n[page]\nlisten = "127.0.0.1:{port}"\n[page.units]\n"battery.soc" = "%"\n'
+                '"drive.speed" = "km/h"\ntemp = "°C"\n'
             )
             toml.write(
                 health or "[health]\ninterval_s = 0.2\npatience = 0\nlink_down_after_s = 0\n"

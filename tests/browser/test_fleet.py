@@ -1,4 +1,4 @@
-"""The screens Fleet and System at a real hub, and what a browser lets the page do."""
+"""The screens Fleet and System at a real hub, what a URL holds, and what a browser lets the page do."""
 
 from __future__ import annotations
 
@@ -77,7 +77,8 @@ async def test_hours_are_there_by_keyboard(parked: Park, chromium: Browser) -> N
         await grid.focus()
         await one.page.keyboard.press("Control+End")
         await expect(grid.get_by_role("gridcell").last).to_contain_text(f"{ODD}, ")
-        await expect(grid.get_by_role("gridcell").last).to_contain_text("silent")
+        # The hour is open still.
+        await expect(grid.get_by_role("gridcell").last).to_contain_text("not known")
         await one.page.keyboard.press("Enter")
         # Then the page adds the series that it chooses.
         await until(lambda: f"#/device/{ODD}" in one.page.url)
@@ -95,6 +96,37 @@ async def test_filters_find_by_group_and_text(parked: Park, chromium: Browser) -
         await expect(row(one.page, MINE)).to_have_count(0)
         await one.page.get_by_label("Search").fill("nothing")
         await expect(one.page.get_by_text("No device matches this filter.").first).to_be_visible()
+
+
+async def test_all_charts_have_one_time_range_and_the_url_holds_it(
+    parked: Park, chromium: Browser
+) -> None:
+    route = f"#/device/{MINE}?series=battery.soc&series=gps.lat&range=last:3600"
+    async with looking(chromium) as one, looking(chromium) as other:
+        await one.log_in(parked, "olga", route)
+
+        async def spans(page: Page) -> set[tuple[str, str]]:
+            charts = page.locator(".chart [role=slider]")
+            await expect(charts).to_have_count(2)
+            found = await charts.evaluate_all(
+                "all => all.map(e => [e.ariaValueMin, e.ariaValueMax])"
+            )
+            return {(start, end) for start, end in found}
+
+        await one.page.get_by_role("slider", name="gps.lat, cursor").focus()
+        await one.page.keyboard.press("Home")
+        await one.page.keyboard.press("+")
+        await until(lambda: "range=last" not in one.page.url, "it is a range of its own")
+
+        async def half() -> bool:
+            found = await spans(one.page)
+            lengths = [round(int(end) - int(start), -1) for start, end in found]
+            return lengths == [1800]  # the same of both
+
+        await until(half, "the charts have it")
+        [span] = await spans(one.page)
+        await other.log_in(parked, "olga", f"#{one.page.url.partition('#')[2]}")
+        assert await spans(other.page) == {span}
 
 
 async def test_names_and_values_made_of_html_are_text(parked: Park, chromium: Browser) -> None:

@@ -33,12 +33,12 @@ class Hub:
         self._past = past
         self.asked: list[Any] = []
 
-    async def serve(self, answer: bytes | None) -> None:
-        """Answer every question alike; None: not at all."""
+    async def serve(self, answer: bytes | None, *, lost: int = 0) -> None:
+        """Answer every question alike, but the first ones that are `lost`; None: not at all."""
 
         async def hear(message: Any) -> None:
             self.asked.append(json.loads(message.data or b"null"))
-            if answer is not None:
+            if answer is not None and len(self.asked) > lost:
                 await message.respond(answer)
 
         await self._past.subscribe(SUBJECT, cb=hear)
@@ -95,3 +95,10 @@ async def test_a_server_that_stands_still_holds_up_so_many_questions_alone(hub: 
             each.cancel()
     with pytest.raises(HubError, match="no answer from the server of history"):
         await HistoryGate(hub.control, wait_s=0.05).ask(QUESTION)
+
+
+async def test_a_question_that_was_lost_is_asked_again(hub: Hub) -> None:
+    await hub.serve(b'{"t_us": [1]}', lost=2)
+    gate = HistoryGate(hub.control, wait_s=60.0, pauses_s=(0.01, 0.02, 0.04))
+    assert json.loads(bytes(await gate.ask(QUESTION))) == {"t_us": [1]}
+    assert len(hub.asked) >= 3

@@ -35,8 +35,11 @@ class Server:
 
     server, api = "hub:4222", "$JS.API"
 
-    def __init__(self, *streams: dict[str, Any], **answers: dict[str, Any]) -> None:
-        self._answers = {"STREAM.LIST": {"total": len(streams), "streams": list(streams)}}
+    def __init__(
+        self, *streams: dict[str, Any], missing: tuple[str, ...] = (), **answers: dict[str, Any]
+    ) -> None:
+        listed = {"total": len(streams), "streams": list(streams), "missing": list(missing)}
+        self._answers = {"STREAM.LIST": listed}
         names = {"down": "STREAM.INFO.DOWN_00", "leader": "STREAM.MSG.GET.UP_00"}
         self._answers |= {names[key]: answer for key, answer in answers.items()}
 
@@ -55,7 +58,7 @@ class Server:
         pass
 
 
-def reader(*streams: dict[str, Any], **answers: dict[str, Any]) -> Reader:
+def reader(*streams: dict[str, Any], **answers: Any) -> Reader:
     connection: Any = Server(*streams, **answers)
     opened: Connection = connection
     return Reader(opened)
@@ -71,6 +74,13 @@ def test_down_without_a_leader_is_not_taken_for_gone() -> None:
     assert list(reader(stream("UP_00")).streams(["UP_*", "DOWN_*"])) == ["UP_00"]
     there = reader(stream("UP_00"), down=stream("DOWN_00"))
     assert list(there.streams(["UP_*", "DOWN_*"])) == ["DOWN_00", "UP_00"]
+
+
+def test_a_stream_that_nobody_leads_holds_up_who_wants_it_alone() -> None:
+    some = reader(stream("UP_00"), missing=("PUSH", "UP_01"))
+    assert list(some.streams(["UP_00"])) == ["UP_00"]
+    with pytest.raises(ServerBehindError, match="UP_01 has no leader"):
+        some.streams(["UP_*"])
 
 
 def test_what_was_planned_of_a_stream_that_is_not_listed_is_no_gap() -> None:

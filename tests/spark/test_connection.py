@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import backhaul_spark.nats.connection
 from backhaul_spark.errors import (
     HubProtocolError,
     LoginRefusedError,
@@ -84,6 +85,18 @@ def test_an_answer_in_pieces_among_pings_is_put_together(
 
     connection = connect(serve(b"PONG\r\n", answer))
     assert connection.request("what", b"") == (b"NATS/1.0\r\n\r\n", b"hello")
+
+
+def test_a_request_that_was_lost_is_sent_again(
+    connect: Callable[..., Connection], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backhaul_spark.nats.connection, "AGAIN_S", 0.01)
+
+    def answer(heard: bytes) -> bytes:
+        return b"MSG " + heard.split()[2] + b" 1 5\r\nhello\r\n"
+
+    connection = connect(serve(b"PONG\r\n", b"", answer))
+    assert connection.request("what", b"") == (b"", b"hello")
 
 
 def test_silence_has_a_deadline(connect: Callable[..., Connection]) -> None:

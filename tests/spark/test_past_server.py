@@ -13,7 +13,7 @@ import pytest
 from backhaul_codec.protocol.history import SUBJECT, Alive, JobStand
 from backhaul_spark.errors import QuestionError, UnreachableError
 from backhaul_spark.nats.endpoint import endpoint_from
-from backhaul_spark.serve.server import AT_ONCE, UNDER_WAY_MAX, HistoryServer
+from backhaul_spark.serve.server import AT_ONCE, UNDER_WAY_MAX, WAITING_MAX, HistoryServer
 from tests.support.rig import patient
 from tests.support.rig.ports import free_port
 
@@ -85,17 +85,41 @@ async def test_some_are_worked_at_some_wait_and_others_are_refused(hub_server: H
         return {"done": True}
 
     async with serving(hub_server, answer) as client:
-        body = json.dumps(QUESTION).encode()
-        asked = [asyncio.create_task(ask(client, body)) for _ in range(UNDER_WAY_MAX)]
+        bodies = [json.dumps(QUESTION | {"to_us": at}).encode() for at in range(UNDER_WAY_MAX + 1)]
+        asked = [asyncio.create_task(ask(client, body)) for body in bodies[1:]]
         for _ in range(AT_ONCE):
             assert await asyncio.to_thread(busy.acquire, timeout=WAIT_S)
         # All of those before are under way by then: messages of one connection come in order.
-        refused = await ask(client, body)
+        refused = await ask(client, bodies[0])
         assert refused["error"]["message"] == "too many questions at once"
         assert "jobs" in await ask(client, b""), "whoever looks is answered"
         assert not busy.acquire(blocking=False), f"no more than {AT_ONCE}"
         go.set()
         assert await asyncio.gather(*asked) == [{"done": True}] * UNDER_WAY_MAX
+
+
+async def test_who_asks_again_has_the_answer_too_and_the_work_is_done_once(
+    hub_server: HubServer,
+) -> None:
+    go, began = threading.Event(), threading.Semaphore(0)
+
+    def answer(question: PastQuestion) -> dict[str, Any]:
+        began.release()
+        assert go.wait(WAIT_S)
+        return {"to_us": question.to_us}
+
+    async with serving(hub_server, answer) as client:
+        body = json.dumps(QUESTION).encode()
+        asked = [asyncio.create_task(ask(client, body)) for _ in range(WAITING_MAX)]
+        assert await asyncio.to_thread(began.acquire, timeout=WAIT_S)
+        # All of those before wait by then: messages of one connection come in order.
+        refused = await ask(client, body)
+        assert refused["error"]["message"] == "too many questions at once"
+        go.set()
+        assert await asyncio.gather(*asked) == [{"to_us": 1}] * WAITING_MAX
+        assert not began.acquire(blocking=False), "the work was done once"
+        assert await ask(client, body) == {"to_us": 1}
+        assert began.acquire(blocking=False), "whoever asks later has a new answer"
 
 
 async def test_a_hub_that_is_not_there_is_named() -> None:

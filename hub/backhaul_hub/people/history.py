@@ -5,8 +5,12 @@ It knows nothing of rights: who asks may ask once a question comes to this. It h
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+
 import msgspec
 from nats.aio.client import Client
+from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 
@@ -37,6 +41,8 @@ START = (
 )
 _LOOK_S = 2.0
 _WAIT_S = ANSWER_S_MAX + 5.0
+_PAUSES_S = (2.0, 4.0, 8.0)
+"""After each of these without an answer a question is asked again: a cluster's server that dies takes along what it has in hand."""
 
 
 class HistoryGate:
@@ -45,11 +51,15 @@ class HistoryGate:
     Args:
         client: a connection in account HUB.
         wait_s: for how long an answer is waited for.
+        pauses_s: after which a question is asked again meanwhile.
     """
 
-    def __init__(self, client: Client, wait_s: float = _WAIT_S) -> None:
+    def __init__(
+        self, client: Client, wait_s: float = _WAIT_S, pauses_s: Sequence[float] = _PAUSES_S
+    ) -> None:
         self._client = client
         self._wait_s = wait_s
+        self._pauses_s = pauses_s
         self._under_way = 0
 
     async def ask(self, question: PastQuestion) -> msgspec.Raw:
@@ -76,7 +86,8 @@ class HistoryGate:
 
     async def _answer(self, body: bytes) -> msgspec.Raw:
         try:
-            message = await self._client.request(SUBJECT, body, timeout=self._wait_s)
+            async with asyncio.timeout(self._wait_s):
+                message = await self._first_answer(body)
         except NoRespondersError as error:
             raise HubError("nobody serves history", hint=START) from error
         except (NatsError, TimeoutError) as error:
@@ -86,3 +97,21 @@ class HistoryGate:
         if said.error is not None:
             raise HubError(said.error.message, hint=said.error.hint)
         return msgspec.Raw(message.data)
+
+    async def _first_answer(self, body: bytes) -> Msg:
+        """Ask, and again while no answer comes; return the first that comes to any of these."""
+        asking: list[asyncio.Task[Msg]] = []
+        pauses_s = iter(self._pauses_s)
+        try:
+            while True:
+                request = self._client.request(SUBJECT, body, timeout=self._wait_s)
+                asking.append(asyncio.create_task(request))
+                done, _ = await asyncio.wait(
+                    asking, timeout=next(pauses_s, None), return_when=asyncio.FIRST_COMPLETED
+                )
+                if done:
+                    return done.pop().result()
+        finally:
+            for each in asking:
+                each.cancel()
+            await asyncio.gather(*asking, return_exceptions=True)

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { decodeToken, encodeToken } from "../src/hub/subjects";
+import { codesOf } from "../src/logic/heat";
 import { fromBase32 } from "../src/hub/login_key";
 import { sessionOf } from "../src/hub/login";
 import {
@@ -113,7 +114,7 @@ test("the heat map has those first that miss most, the open hour left out", () =
   hours = withHours(hours, { from_ns: HOUR_NS, hours: 4, devices: pages.slice(1), next: null });
   const rows = chosen(fleet, hours, { text: "", group: "", show: "" });
   assert.deepEqual(
-    heatRows(rows, hours).map((each) => each.id),
+    heatRows(rows, hours, 1e12).map((each) => each.id),
     ["b", "a", "c9", "c10"],
   );
   assert.equal(completePart(rows, hours, 4.5 * 3_600_000), 4 / 6, "of the three hours that are over");
@@ -165,6 +166,23 @@ test("a trail begins with the history that latitude and longitude have in common
   assert.deepEqual([trails.next(places), trails.next(places)], ["a", null], "its history is asked for once");
   trails.before("a", way);
   assert.deepEqual(trails.take(places)[0]?.points, [[1, 7], [3, 8], [5, 6]]);
+});
+
+test("of an hour that is open still nobody says that it is silent", () => {
+  const hours = withHours(null, { from_ns: HOUR_NS, hours: 3, devices: [{ device: "a", hours: "css" }], next: null });
+  const rows = [...withRows(NOTHING, [told("a")], []).values()];
+  const shown = (hour: number) => heatRows(rows, hours, (hour + 0.5) * 3_600_000)[0]?.hours;
+  assert.deepEqual(shown(3), codesOf("cs"));
+  assert.deepEqual(shown(4), codesOf("css"));
+});
+
+test("a trail is broken where no place was told for more than five usual steps", () => {
+  const told = (t: number[]) => ({
+    kind: "number" as const, t_us: t.map((each) => each * 15e6), min: t, max: t, runs: [], gaps: [],
+  });
+  const [all, gone] = [[1, 2, 3, 8, 9, 15], [20, 21]].map(told);
+  assert.deepEqual(wayOf(all!, all!), [1, 2, 3, 8, 9, null, 15].map((at) => at && [at, at]));
+  assert.deepEqual(wayOf(all!, gone!), []);
 });
 
 test("conditions are by their remedy, sizes as people say them", () => {

@@ -28,6 +28,8 @@ from backhaul_spark.nats.endpoint import Endpoint, local_file, read_creds
 
 RECEIVE_BYTES = 1 << 18
 LINE_BYTES_MAX = 1 << 16  # an INFO line lists every server of a cluster
+AGAIN_S = 2.0
+"""After so long without an answer a request is sent again: a cluster's server that dies takes along what it has in hand."""
 
 
 class Dial(Protocol):
@@ -89,9 +91,20 @@ class Connection:
         self._write(sub % (self._inbox.encode(), self._inboxes, self._inboxes - 1))
 
     def request(self, subject: str, body: bytes) -> tuple[bytes, bytes]:
-        """Send a request and return (header block, body) of the first answer."""
-        reply = self.send(subject, body)
-        return self.answer(reply, subject)
+        """Send a request, again while no answer comes, and return (header block, body) of the first answer."""
+        deadline = self._clock.monotonic_s() + self._timeout_s
+        replies: list[bytes] = []
+        while True:
+            replies.append(self.send(subject, body))
+            again = min(deadline, self._clock.monotonic_s() + AGAIN_S)
+            try:
+                while True:
+                    to, header, data = self._message(deadline, subject, again)
+                    if to in replies:
+                        return header, data
+            except NoAnswerError:
+                if self._clock.monotonic_s() >= deadline:
+                    raise
 
     def send(self, subject: str, body: bytes) -> bytes:
         """Send a request; return the reply subject on which its answers will come."""
@@ -125,8 +138,12 @@ class Connection:
         """Wait for the next answer to anything: (reply subject, header block, body)."""
         return self._message(self._clock.monotonic_s() + self._timeout_s, what)
 
-    def _message(self, deadline: float, what: str) -> tuple[bytes, bytes, bytes]:
-        while not (line := self._line(deadline, what)).startswith((b"HMSG ", b"MSG ")):
+    def _message(
+        self, deadline: float, what: str, begins: float | None = None
+    ) -> tuple[bytes, bytes, bytes]:
+        """Return the next message. Where none begins in time, nothing is lost, and one can be waited for again."""
+        begins = deadline if begins is None else begins
+        while not (line := self._line(begins, what)).startswith((b"HMSG ", b"MSG ")):
             self._control(line)
         parts = line.split()
         total = int(parts[-1])

@@ -61,15 +61,15 @@ class Reader:
         offset, total = 0, 1
         while offset < total:
             page = self._api("STREAM.LIST", {"offset": offset})
-            if missing := page.get("missing"):
-                # Of a cluster: theirs are streams that no server leads at this moment.
+            if missing := [each for each in page.get("missing") or () if _fits(each, patterns)]:
+                # Of a cluster: these are streams that no server leads at this moment.
                 raise ServerBehindError(self.connection.server, ", ".join(missing), "has no leader")
             streams = page.get("streams") or []
             total = int(page.get("total", 0))
             offset += max(1, len(streams))
             for stream in streams:
                 info = _stream_info(stream)
-                if any(fnmatchcase(info.name, pattern) for pattern in patterns):
+                if _fits(info.name, patterns):
                     found[info.name] = info
         for name in (DOWN, IMPORT_STREAM):
             # By its own name: "*" means what vehicles have sent.
@@ -275,6 +275,10 @@ class Reader:
         if refusal is not None:
             raise HubProtocolError(self.connection.server, refusal.description)
         return result
+
+
+def _fits(stream: str, patterns: Iterable[str]) -> bool:
+    return any(fnmatchcase(stream, pattern) for pattern in patterns)
 
 
 def _stream_info(answer: dict[str, Any]) -> StreamInfo:

@@ -26,7 +26,9 @@ log = structlog.get_logger(__name__)
 AT_ONCE = 4
 """Questions that are worked at; others wait, so many that all of them are UNDER_WAY_MAX."""
 UNDER_WAY_MAX = 32
-_WAITING_MAX = 1000
+WAITING_MAX = 4 * UNDER_WAY_MAX
+"""Askers of those questions: who has no answer yet asks again, and the work is done once."""
+_PENDING_MAX = 1000
 _GROUP = "history"
 """Of several servers one answers."""
 _ATTEMPT_S = 2
@@ -56,7 +58,8 @@ class HistoryServer:
         self._alive = alive
         self._connect_s = connect_s
         self._reader = Reader(PastQuestion)
-        self._under_way = 0
+        self._under_way: dict[bytes, asyncio.Future[bytes]] = {}
+        self._waiting = 0
 
     async def run(self, stopping: asyncio.Event, ready: Callable[[], None] = lambda: None) -> None:
         """Answer until told to stop; a hub that is away is waited for.
@@ -70,7 +73,7 @@ class HistoryServer:
                 async with asyncio.TaskGroup() as group:
                     take = partial(self._take, group, threads)
                     subscription = await client.subscribe(
-                        SUBJECT, _GROUP, pending_msgs_limit=_WAITING_MAX, cb=take
+                        SUBJECT, _GROUP, pending_msgs_limit=_PENDING_MAX, cb=take
                     )
                     await client.flush()
                     ready()
@@ -89,18 +92,28 @@ class HistoryServer:
     ) -> None:
         if message.data == ALIVE:
             await self._tell(message, msgspec.json.encode(self._alive()))
-        elif self._under_way == UNDER_WAY_MAX:
+        elif self._waiting == WAITING_MAX or (
+            len(self._under_way) == UNDER_WAY_MAX and message.data not in self._under_way
+        ):
             await self._tell(message, _refusal("too many questions at once", "ask again"))
         else:
-            self._under_way += 1
-            group.create_task(self._respond(threads, message))
+            self._waiting += 1
+            group.create_task(self._respond(message, self._worked_at(threads, message.data)))
 
-    async def _respond(self, threads: ThreadPoolExecutor, message: Msg) -> None:
-        loop = asyncio.get_running_loop()
+    def _worked_at(self, threads: ThreadPoolExecutor, data: bytes) -> asyncio.Future[bytes]:
+        """Return the coming answer to a question: the threads work once for all who ask it meanwhile."""
+        answer = self._under_way.get(data)
+        if answer is None:
+            loop = asyncio.get_running_loop()
+            answer = self._under_way[data] = loop.run_in_executor(threads, self._said, data)
+            answer.add_done_callback(lambda _: self._under_way.pop(data))
+        return answer
+
+    async def _respond(self, message: Msg, answer: asyncio.Future[bytes]) -> None:
         try:
-            await self._tell(message, await loop.run_in_executor(threads, self._said, message.data))
+            await self._tell(message, await asyncio.shield(answer))
         finally:
-            self._under_way -= 1
+            self._waiting -= 1
 
     async def _tell(self, message: Msg, body: bytes) -> None:
         try:
@@ -167,4 +180,4 @@ def _refusal(message: str, hint: str = "") -> bytes:
     return msgspec.json.encode({"error": {"message": message, "hint": hint}})
 
 
-__all__ = ["AT_ONCE", "UNDER_WAY_MAX", "HistoryServer"]
+__all__ = ["AT_ONCE", "UNDER_WAY_MAX", "WAITING_MAX", "HistoryServer"]

@@ -32,6 +32,15 @@ export function codesOf(letters: string): Uint8Array {
   return Uint8Array.from(letters, (each) => stateCode(LETTERS[each] ?? "none"));
 }
 
+const HOUR_MS = 3_600_000;
+const SILENT = stateCode("silent");
+
+/** Return the hours without the one that is open still, if nothing was said of it yet: it is not silent. */
+export function untilOpen(codes: Uint8Array, fromMs: number, nowMs: number): Uint8Array {
+  const open = Math.floor((nowMs - fromMs) / HOUR_MS);
+  return codes[open] === SILENT ? codes.subarray(0, open) : codes;
+}
+
 export interface HeatRow {
   id: string;
   label: string;

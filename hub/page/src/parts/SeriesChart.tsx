@@ -4,11 +4,11 @@
 import { useComputed, type Signal } from "@preact/signals";
 import { useEffect, useId, useMemo, useRef } from "preact/hooks";
 import { colours } from "../look/theme";
-import { bandsIn, type Band, type LiveText } from "../logic/bands";
+import { bandsIn, valuesOf, type Band, type LiveText } from "../logic/bands";
 import { bandReading, numberAt, summary, type Reading } from "../logic/reading";
 import { drawn, gapsIn, NOTHING, type Drawn, type History, type LivePoints } from "../logic/series";
 import { clockText, dayText } from "../logic/text";
-import { Plot } from "./plot";
+import { Plot, TINTS } from "./plot";
 
 export interface SeriesChartProps {
   name: string;
@@ -148,6 +148,16 @@ export function SeriesChart(props: SeriesChartProps) {
           <span class="over quiet small">{gaps.length > 0 ? "" : "No readings in this time"}</span>
         )}
       </div>
+      {bands.length > 0 && (
+        <ul class="texts small quiet" aria-hidden="true">
+          {valuesOf(bands).slice(0, TINTS).map((text, order) => (
+            <li key={text} class="break">
+              <span class={`key tint-${(order % TINTS) + 1}`} />
+              {text}
+            </li>
+          ))}
+        </ul>
+      )}
       {gaps.length > 0 && (
         <ul class="gaps small quiet" aria-hidden="true">
           {[...new Set(gaps.map((each) => each[2]))].map((why) => (

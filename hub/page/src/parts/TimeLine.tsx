@@ -67,5 +67,5 @@ export function TimeLine({ label, events, fromMs, toMs, rowsMax = 100 }: TimeLin
 }
 
 function endText(ms: number, span: number): string {
-  return span > 2 * 86_400_000 ? dayText(ms) : `${dayText(ms).slice(5)} ${clockText(ms, false)}`;
+  return span > 2 * 86_400_000 ? dayText(ms) : `${dayText(ms).slice(5)} ${clockText(ms, span < 300_000)}`;
 }

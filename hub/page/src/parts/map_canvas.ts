@@ -22,8 +22,8 @@ export interface Place {
 
 export interface Trail {
   id: string;
-  /** Latitude and longitude, the oldest first. */
-  points: readonly (readonly [number, number])[];
+  /** Latitude and longitude, the oldest first; null where the line is broken. */
+  points: readonly (readonly [number, number] | null)[];
 }
 
 const TONES: Record<Place["tone"], string> = {
@@ -183,7 +183,10 @@ export class MapCanvas {
     const left = new Set(this.lines.keys());
     for (const { id, points } of trails) {
       left.delete(id);
-      const way = points.map(([lat, lon]) => L.latLng(lat, lon));
+      const way: L.LatLng[][] = [[]];
+      for (const point of points)
+        if (point === null) way.push([]);
+        else way[way.length - 1]?.push(L.latLng(point[0], point[1]));
       const known = this.lines.get(id);
       if (known !== undefined) known.setLatLngs(way);
       else {

@@ -96,7 +96,7 @@ export class Plot {
     return {
       width: this.place.clientWidth || 300,
       height: this.height,
-      padding: [8, 12, 0, 0],
+      padding: [8, 20, 0, 0],
       legend: { show: false },
       scales: {
         x: { time: true, range: () => [this.content.fromUs / 1e6, this.content.toUs / 1e6] },

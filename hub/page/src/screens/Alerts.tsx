@@ -188,14 +188,14 @@ function AlertTable({ rows, open, filters, onTake }: TableProps) {
     {
       id: "severity",
       title: "Severity",
-      width: "6.2rem",
+      width: "minmax(5.4rem, 6.2rem)",
       value: (row) => rank(row.severity),
       cell: (row) => <Badge tone={row.state === "past" ? "quiet" : row.severity}>{row.severity}</Badge>,
     },
     {
       id: "since",
       title: "Since",
-      width: "3.9rem",
+      width: "minmax(3.9rem, 4.7rem)",
       align: "end",
       value: (row) => -row.since_ns,
       cell: (row) => <Ago ms={row.since_ns / 1e6} />,
@@ -212,7 +212,7 @@ function AlertTable({ rows, open, filters, onTake }: TableProps) {
           <span class="quiet">the hub</span>
         ),
     },
-    { id: "name", title: "Alert", width: "minmax(4.6rem, 1fr)", value: (row) => row.name, cell: (row) => <strong title={row.name}>{row.name}</strong> },
+    { id: "name", title: "Alert", width: "minmax(5.4rem, 1fr)", value: (row) => row.name, cell: (row) => <strong title={row.name}>{row.name}</strong> },
     { id: "text", title: "What is wrong", width: "minmax(8rem, 3fr)", wideOnly: true, value: (row) => row.text, cell: (row) => <span title={row.text}>{row.text}</span> },
     {
       id: "acknowledged",

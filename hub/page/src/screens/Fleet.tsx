@@ -116,7 +116,8 @@ function useHeat(devices: string, feed: FleetFeed, by: Filter) {
   return useMemo(() => {
     if (hours === null) return { heat: [], part: null };
     const rows = chosen(feed.fleet.peek(), hours, by);
-    return { heat: heatRows(rows, hours), part: completePart(rows, hours, Date.now()) };
+    const nowMs = Date.now();
+    return { heat: heatRows(rows, hours, nowMs), part: completePart(rows, hours, nowMs) };
   }, [devices, hours]);
 }
 

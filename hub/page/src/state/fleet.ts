@@ -1,5 +1,5 @@
 // What is known of the devices: rows of the service `fleet`, letters of the service `hours`, values as they come. Pure.
-import { codesOf, type HeatRow } from "../logic/heat";
+import { codesOf, untilOpen, type HeatRow } from "../logic/heat";
 
 export interface ToldRow {
   device: string;
@@ -196,6 +196,7 @@ export function is(row: FleetRow, hours: Hours | null, show: Show): boolean {
 
 const WAITING = codesOf("w")[0] ?? 0;
 const COMPLETE = codesOf("c")[0] ?? 0;
+const IMPORTED = codesOf("i")[0] ?? 0;
 
 export type Counts = Record<Exclude<Show, ""> | "devices" | "up", number>;
 
@@ -216,10 +217,10 @@ export function counts(rows: Iterable<FleetRow>, hours: Hours | null): Counts {
 }
 
 /** Return the heat map's rows: those that miss most first, then by name. */
-export function heatRows(rows: readonly FleetRow[], hours: Hours): HeatRow[] {
+export function heatRows(rows: readonly FleetRow[], hours: Hours, nowMs: number): HeatRow[] {
   const ranks = ranksOf(rows);
   const found = rows.map((row, at) => {
-    const codes = hours.of.get(row.device) ?? NONE;
+    const codes = untilOpen(hours.of.get(row.device) ?? NONE, hours.fromMs, nowMs);
     return { id: row.device, label: row.device, hours: codes, missing: missing(codes), rank: ranks[at] ?? 0 };
   });
   found.sort((a, b) => b.missing - a.missing || a.rank - b.rank);
@@ -251,14 +252,14 @@ function missing(codes: Uint8Array): number {
   return count;
 }
 
-/** Return the part of the hours that are over, and that anybody spoke of, that is complete, from 0 to 1; null: there are none. */
+/** Return the part of the hours that are over, and that the vehicles spoke of, that is complete, from 0 to 1; null: there are none. */
 export function completePart(rows: readonly FleetRow[], hours: Hours, nowMs: number): number | null {
   let spoken = 0;
   let complete = 0;
   const over = Math.floor((nowMs - hours.fromMs) / HOUR_MS);
   for (const row of rows)
     for (const code of (hours.of.get(row.device) ?? NONE).subarray(0, Math.max(0, over))) {
-      if (code === 0) continue;
+      if (code === 0 || code === IMPORTED) continue;
       spoken += 1;
       if (code === COMPLETE) complete += 1;
     }

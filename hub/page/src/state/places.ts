@@ -12,7 +12,7 @@ export interface PlaceOf {
 
 export interface TrailOf {
   id: string;
-  points: readonly (readonly [number, number])[];
+  points: Way;
 }
 
 const POINTS_MAX = 500;
@@ -38,18 +38,25 @@ function tone(row: FleetRow): PlaceOf["tone"] {
   return row.conditions.some((each) => each.severity === "warning") ? "warning" : "good";
 }
 
-type Way = readonly (readonly [number, number])[];
+/** Places, the oldest first; null where nobody knows the way between two of them. */
+export type Way = readonly (readonly [number, number] | null)[];
 
 /** A trail begins so long ago, in buckets of so many seconds. */
 export const PAST_S = 3600;
 export const BUCKET_S = 15;
 
-/** Return the way by the histories of latitude and longitude, the oldest first: a place for each bucket that both have. */
+/** After so many usual steps without a place nobody knows the way. */
+const STEPS_MAX = 5;
+
+/** Return the way by the histories of latitude and longitude: a place for each bucket that both have. */
 export function wayOf(lat: History, lon: History): Way {
   const east = byBucket(lon);
-  return [...byBucket(lat)].flatMap(([at, north]) => {
-    const found = east.get(at);
-    return found === undefined ? [] : [[north, found] as const];
+  const both = [...byBucket(lat)].filter(([at]) => east.has(at));
+  const steps = both.slice(1).map(([at], index) => at - (both[index]?.[0] ?? at));
+  const usual = [...steps].sort((a, b) => a - b)[steps.length >> 1] ?? 1;
+  return both.flatMap(([at, north], index) => {
+    const place = [north, east.get(at) ?? 0] as const;
+    return (steps[index - 1] ?? 0) > STEPS_MAX * usual ? [null, place] : [place];
   });
 }
 

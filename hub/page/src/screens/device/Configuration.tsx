@@ -119,13 +119,13 @@ function Fields({ device, shadow, onEdit }: FieldsProps) {
       void doing.run(() => ask("desire", { device, forget: [row.field], based_on: shadow.revision }));
   };
   const columns: Column<FieldRow>[] = [
-    { id: "field", title: "Field", width: "minmax(4.4rem, 2fr)", value: (row) => nameOf(row.field), cell: (row) => <strong class="two-lines">{nameOf(row.field)}</strong> },
-    { id: "desired", title: "Desired", width: "minmax(4.2rem, 1fr)", value: (row) => desiredText(row), cell: (row) => <span title={desiredText(row)} data-desired={row.field}>{desiredText(row)}</span> },
+    { id: "field", title: "Field", width: "minmax(4.6rem, 2fr)", value: (row) => nameOf(row.field), cell: (row) => <strong class="two-lines">{nameOf(row.field)}</strong> },
+    { id: "desired", title: "Desired", width: "minmax(3.9rem, 1fr)", value: (row) => desiredText(row), cell: (row) => <span title={desiredText(row)} data-desired={row.field}>{desiredText(row)}</span> },
     { id: "reported", title: "Reported", width: "minmax(4.6rem, 1fr)", value: (row) => valueText(row.reported), cell: (row) => <span title={valueText(row.reported)} data-reported={row.field}>{valueText(row.reported)}</span> },
     {
       id: "differs",
       title: "Differs",
-      width: "minmax(6.1rem, 1.5fr)",
+      width: "minmax(6.6rem, 1.5fr)",
       value: (row) => (row.difference ? differenceText(row) : row.desired === undefined ? "" : "as desired"),
       cell: (row) =>
         row.difference ? (

@@ -80,12 +80,12 @@ function SlotCard({ slot }: { slot: Slot }) {
 function Uploads({ device }: { device: string }) {
   const asked = useAsked<{ uploads: Upload[] }>("files", { device });
   const columns: Column<Upload>[] = [
-    { id: "name", title: "Name", width: "minmax(8rem, 2fr)", value: (row) => row.name },
-    { id: "bytes", title: "Size", width: "6rem", align: "end", value: (row) => row.bytes, cell: (row) => sizeText(row.bytes) },
+    { id: "name", title: "Name", width: "minmax(5rem, 2fr)", value: (row) => row.name },
+    { id: "bytes", title: "Size", width: "minmax(4rem, 6rem)", align: "end", value: (row) => row.bytes, cell: (row) => sizeText(row.bytes) },
     {
       id: "stored",
       title: "Stored",
-      width: "11rem",
+      width: "minmax(10rem, 12.5rem)",
       value: (row) => Date.parse(row.stored) || null,
       cell: (row) => (Date.parse(row.stored) ? <At ms={Date.parse(row.stored)} /> : valueText(row.stored)),
     },

@@ -1,6 +1,6 @@
 // The hours of a device: how complete each is, and why it is not.
 import { useMemo } from "preact/hooks";
-import { codesOf, HOUR_STATES, STATE_WORDS, stateCode, type HeatRow, type HourState } from "../../logic/heat";
+import { codesOf, HOUR_STATES, STATE_WORDS, stateCode, untilOpen, type HeatRow, type HourState } from "../../logic/heat";
 import { reasonsOf, type HourReport } from "../../logic/hours";
 import { dayText } from "../../logic/text";
 import { At, now } from "../../parts/Ago";
@@ -36,10 +36,13 @@ export function Hours({ device }: { device: string }) {
   const asked = useAsked<Answer>("hours", question);
   const found = asked.value?.devices[0];
   const fromMs = (asked.value?.from_ns ?? 0) / 1e6;
-  const codes = useMemo(() => codesOf(found?.hours ?? ""), [found]);
+  const codes = useMemo(() => untilOpen(codesOf(found?.hours ?? ""), fromMs, hourNow * HOUR_MS), [found, hourNow]);
   const days = useMemo(() => byDays(codes, fromMs), [codes, fromMs]);
   const state = filters["state"] ?? "";
-  const reports = [...(found?.reports ?? [])].reverse().map((each) => ({ report: each, state: standing(each, codes, fromMs) }));
+  const reports = [...(found?.reports ?? [])]
+    .reverse()
+    .filter((each) => hourOf(each, fromMs) < codes.length)
+    .map((each) => ({ report: each, state: standing(each, codes, fromMs) }));
   const doubtful = reports.filter((each) => (state ? each.state === state : DOUBTFUL.includes(each.state)));
   return (
     <Panel title="Hours" tools={<span class="quiet small">{countText(codes)}</span>}>
@@ -104,8 +107,11 @@ function byDays(codes: Uint8Array, fromMs: number): { rows: HeatRow[]; fromMs: n
 
 /** Return an hour's state as the heat map has it: the letters tell silence, which reports call waiting. */
 function standing(report: HourReport, codes: Uint8Array, fromMs: number): HourState {
-  const at = Math.round((Date.parse(report.hour) - fromMs) / HOUR_MS);
-  return HOUR_STATES[codes[at] ?? stateCode(report.state)] ?? "none";
+  return HOUR_STATES[codes[hourOf(report, fromMs)] ?? stateCode(report.state)] ?? "none";
+}
+
+function hourOf(report: HourReport, fromMs: number): number {
+  return Math.round((Date.parse(report.hour) - fromMs) / HOUR_MS);
 }
 
 function countText(codes: Uint8Array): string {
