@@ -26,7 +26,7 @@ _E2 = _FLATTENING * (2 - _FLATTENING)
 
 
 def places(lat: Floats, lon: Floats) -> Floats:
-    """Return places (n, 3) in metres of latitudes and longitudes (n,) in degrees."""
+    """Return places (n, 3), float64 in metres, of latitudes and longitudes (n,) in degrees."""
     phi, lam = np.radians(lat), np.radians(lon)
     sin = np.sin(phi)
     normal = _EQUATOR_M / np.sqrt(1 - _E2 * sin * sin)

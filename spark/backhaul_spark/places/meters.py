@@ -28,8 +28,8 @@ class UseMeter(msgspec.Struct, array_like=True):
         """Return the energy used up to each fix since the one before it, in Wh.
 
         Args:
-            series: the readings, later than those before them.
-            at_ns: times of fixes (m,), ascending.
+            series: times (n,), int64 in ns, and values (n,), float64, later than those before them.
+            at_ns: times of fixes (m,), int64, ascending.
             settings: what kind of energy it is.
         """
         before, after, hours = self._steps(series, settings.gap_ns, 3.6e12)
@@ -43,7 +43,7 @@ class UseMeter(msgspec.Struct, array_like=True):
         return self._shares(series, steps, at_ns)
 
     def running(self, series: Series, at_ns: Ints, settings: PlacesSettings) -> Shares:
-        """Return how long the engine ran up to each fix since the one before it, in seconds; as `energy`."""
+        """Return how long the engine ran up to each fix (m,), int64 in ns, since the one before it, in seconds; as `energy`."""
         before, _, seconds = self._steps(series, settings.gap_ns, 1e9)
         return self._shares(series, np.where(before > 0, seconds, 0.0), at_ns)
 

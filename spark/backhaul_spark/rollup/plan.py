@@ -103,7 +103,7 @@ def _points_an_hour(files: pa.Table, hours: NDArray[np.int64]) -> NDArray[np.flo
 
 
 def paths_within(files: pa.Table, hours: NDArray[np.int64]) -> tuple[str, ...]:
-    """Return the paths of the files (as of files_of) that may have points of some hours, sorted."""
+    """Return the paths of the files (as of files_of) that may have points of some hours (n,), int64, sorted."""
     first, last = files.column("first_hour").to_numpy(), files.column("last_hour").to_numpy()
     # Of the sorted hours, more are <= last than are < first: one lies within.
     inside = np.searchsorted(hours, last, "right") > np.searchsorted(hours, first, "left")
