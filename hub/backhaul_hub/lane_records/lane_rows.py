@@ -1,19 +1,32 @@
-"""The rows of hub.db that continuity rests on: lanes, and how far each stream of UP was read."""
+"""The rows of hub.db that continuity rests on: lanes, and how far each stream of UP was read.
+
+What the newest turns changed in lanes may stand in the log of turns alone (continuity/lane_log.py).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
 from backhaul_codec.ranges import RangeSet
-from backhaul_hub.continuity import chain
+from backhaul_hub.continuity import chain, lane_log
 from backhaul_hub.continuity.lane_key import LaneKey
+from backhaul_hub.continuity.lane_log import LaneRow, LoggedTurn
 from backhaul_hub.continuity.lane_state import Explained, LaneState
 from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.store import Registry
 
+# In one statement: between two a turn may move lanes from the log into their rows. SQLite looks through the log's
+# bytes faster than anybody reads them.
+_LANES_AND_LOG = (
+    "SELECT device, lane, epoch, held, aged, seen, receipts, said, messages, repeats, body_bytes,"
+    " last_seen_ns, chain, NULL FROM lane WHERE ?1 IN ('', device)"
+    " UNION ALL SELECT '', '', 0, '', '', '', '', 0, 0, 0, 0, number, '', content FROM lane_log"
+    " WHERE ?1 = '' OR instr(content, CAST(?1 AS BLOB))"
+)
 _PUT_LANE = "INSERT OR REPLACE INTO lane VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
@@ -34,12 +47,26 @@ class ReadPosition:
 
 async def read_lanes(registry: Registry, device: str = "") -> dict[LaneKey, LaneState]:
     """Return continuity's books at the last `store`, of one device or (empty) of all."""
-    rows = await registry.fetch(
-        "SELECT device, lane, epoch, held, aged, seen, receipts, said, messages, repeats,"
-        " body_bytes, last_seen_ns, chain FROM lane WHERE ?1 IN ('', device)",
-        (device,),
-    )
-    return {LaneKey(*row[:3]): _lane_state(*row[3:]) for row in rows}
+    rows = await registry.fetch(_LANES_AND_LOG, (device,))
+    found: dict[LaneKey, Sequence[Any]] = {
+        LaneKey(*row[:3]): row for row in rows if row[13] is None
+    }
+    for _, content in sorted((row[11], row[13]) for row in rows if row[13] is not None):
+        turn = lane_log.from_bytes(content)
+        for key in turn.gone:
+            found.pop(key, None)
+        found |= {LaneKey(*row[:3]): row for row in turn.lanes if device in ("", row[0])}
+    return {key: _lane_state(*row[3:13]) for key, row in found.items()}
+
+
+async def read_turns(registry: Registry) -> list[tuple[int, LoggedTurn]]:
+    """Return the turns that stand in the log, with their numbers, in order.
+
+    Raises:
+        RegistryError: the database refused.
+    """
+    rows = await registry.fetch("SELECT number, content FROM lane_log ORDER BY number")
+    return [(number, lane_log.from_bytes(content)) for number, content in rows]
 
 
 async def read_position(registry: Registry, stream: str) -> ReadPosition:
@@ -77,7 +104,7 @@ async def store_positions(
     Raises:
         RegistryError: the database refused; nothing was written.
     """
-    rows = [_lane_row(key, state) for key, state in lanes.items()]
+    rows = [lane_row(key, state) for key, state in lanes.items()]
     read = [
         (stream, at.created, at.seq, at.quarantined, at.stored_ns, at.first_seq)
         for stream, at in positions.items()
@@ -91,7 +118,18 @@ async def store_positions(
     )
 
 
-def _lane_row(key: LaneKey, state: LaneState) -> tuple[object, ...]:
+def log_turn(number: int, turn: LoggedTurn) -> RowChange:
+    """Return the statement that writes a turn into the log."""
+    return RowChange("INSERT INTO lane_log VALUES (?, ?)", [(number, lane_log.to_bytes(turn))])
+
+
+def forget_turns(through: int) -> RowChange:
+    """Return the statement that deletes the turns up to a number: all that they say stands in rows."""
+    return RowChange("DELETE FROM lane_log WHERE number <= ?", [(through,)])
+
+
+def lane_row(key: LaneKey, state: LaneState) -> LaneRow:
+    """Return a lane as hub.db has it."""
     return (
         *key,
         _text(state.held),
