@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from backhaul_codec import Point, encode_frame
@@ -184,7 +184,17 @@ async def run(operations: Sequence[Op], folding: Callable[[], Folding]) -> Said:
 
 
 @given(operations, st.integers(1, 30), st.integers(1, 4))
-@settings(max_examples=60)
+# A lane makes room in a turn that stands in the log alone, and so do its messages in an open block.
+@example(
+    [("turn", [(0, DEVICES[0], 7, 1), (0, DEVICES[0], 8, 1)]), ("turn", [(0, DEVICES[0], 9, 1)])],
+    30,
+    1,
+)
+# The open block is lost that the log has told of.
+@example(
+    [("turn", [(0, DEVICES[0], 7, 1)]), ("lost", 0, 1), ("turn", [(0, DEVICES[0], 8, 1)])], 30, 1
+)
+@settings(max_examples=50)
 @pytest.mark.usefixtures("small")
 def test_whenever_it_goes_into_rows_hub_db_says_the_same(
     operations: list[Op], lanes_min: int, turns: int
