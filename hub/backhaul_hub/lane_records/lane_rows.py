@@ -5,6 +5,7 @@ What the newest turns changed in lanes may stand in the log of turns alone (cont
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -48,14 +49,12 @@ class ReadPosition:
 async def read_lanes(registry: Registry, device: str = "") -> dict[LaneKey, LaneState]:
     """Return continuity's books at the last `store`, of one device or (empty) of all."""
     rows = await registry.fetch(_LANES_AND_LOG, (device,))
-    found: dict[LaneKey, Sequence[Any]] = {
-        LaneKey(*row[:3]): row for row in rows if row[13] is None
-    }
+    found: dict[LaneKey, Sequence[Any]] = {_key(row): row for row in rows if row[13] is None}
     for _, content in sorted((row[11], row[13]) for row in rows if row[13] is not None):
         turn = lane_log.from_bytes(content)
         for key in turn.gone:
             found.pop(key, None)
-        found |= {LaneKey(*row[:3]): row for row in turn.lanes if device in ("", row[0])}
+        found |= {_key(row): row for row in turn.lanes if device in ("", row[0])}
     return {key: _lane_state(*row[3:13]) for key, row in found.items()}
 
 
@@ -146,6 +145,11 @@ def lane_row(key: LaneKey, state: LaneState) -> LaneRow:
     )
 
 
+def _key(row: Sequence[Any]) -> LaneKey:
+    # Each row brings texts of its own, of the same few names.
+    return LaneKey(sys.intern(row[0]), sys.intern(row[1]), row[2])
+
+
 def _lane_state(
     held: str,
     aged: str,
@@ -158,10 +162,10 @@ def _lane_state(
     last_seen_ns: int,
     links: str,
 ) -> LaneState:
-    explained = msgspec.json.decode(receipts or "[]", type=list[Explained])
+    explained = msgspec.json.decode(receipts, type=list[Explained]) if receipts else []
     return LaneState(
         _ranges(held),
-        _ranges(aged or "[]"),
+        _ranges(aged),
         _ranges(held if seen is None else seen),
         RangeSet((low, high) for low, high, _ in explained),
         explained,
@@ -175,8 +179,11 @@ def _lane_state(
 
 
 def _text(ranges: RangeSet) -> str:
+    if len(ranges) == 1:  # nearly every one
+        [(low, high)] = ranges
+        return f"[[{low},{high}]]"
     return msgspec.json.encode(list(ranges)).decode()
 
 
 def _ranges(text: str) -> RangeSet:
-    return RangeSet(msgspec.json.decode(text, type=list[tuple[int, int]]))
+    return RangeSet(msgspec.json.decode(text, type=list[tuple[int, int]]) if text else ())
