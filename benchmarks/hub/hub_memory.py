@@ -12,10 +12,10 @@ from contextlib import closing
 from pathlib import Path
 
 from backhaul_hub.db.store import Registry
+from backhaul_hub.lane_records.lane_rows import ReadPosition, forget_turns, read_lanes, store_read
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.simulated.fleet import FleetPlan, SimulatedVehicles, device_id
 from backhaul_hub.simulated.load import Run, Store
-from backhaul_hub.uplink.lane_rows import ReadPosition, forget_turns, read_lanes, store_read
 from backhaul_runtime.clock import SystemClock
 from benchmarks import scratch
 from benchmarks.figures import Figure, report

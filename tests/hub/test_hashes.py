@@ -8,7 +8,7 @@ import pytest
 
 from backhaul_codec import Point, chain, encode_frame, hash_of
 from backhaul_hub.continuity.chain import Fork
-from backhaul_hub.uplink.block_store import BlockStore
+from backhaul_hub.lane_records.block_store import BlockStore
 from backhaul_hub.uplink.hashes import MessageHashes
 from tests.hub.lossy_up import up
 from tests.support.waiting import until

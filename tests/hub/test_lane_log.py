@@ -22,12 +22,12 @@ from backhaul_hub.continuity.blocks import StreamState
 from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.continuity.lane_log import Folding
 from backhaul_hub.db.store import Registry
+from backhaul_hub.lane_records.block_store import BlockStore
+from backhaul_hub.lane_records.lane_rows import read_lanes
 from backhaul_hub.nats.stream_reader import Stored
 from backhaul_hub.uplink.audit import AuditFindings
-from backhaul_hub.uplink.block_store import BlockStore
 from backhaul_hub.uplink.dictionaries import Dictionaries
 from backhaul_hub.uplink.intake import UplinkIntake
-from backhaul_hub.uplink.lane_rows import read_lanes
 from backhaul_hub.uplink.reader import UplinkReader
 from backhaul_hub.uplink.turns import take
 from tests.support.hub_sync import FakeClock

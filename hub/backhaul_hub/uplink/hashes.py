@@ -10,8 +10,8 @@ from backhaul_codec.subjects import SubjectError, parse_uplink
 from backhaul_hub.continuity.examine import own_hash
 from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.continuity.lane_key import LaneKey
+from backhaul_hub.lane_records.block_store import BlockStore
 from backhaul_hub.nats.stream_reader import StoredReader
-from backhaul_hub.uplink.block_store import BlockStore
 
 HASHES_MAX = 512
 """Seqs in one question."""
