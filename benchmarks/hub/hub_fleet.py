@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,7 +69,7 @@ def run(*, quick: bool) -> dict[str, object]:
     """Measure every setting, print the table, and return it."""
     devices, messages_s, seconds = (1_000, 500, 10) if quick else (2_000, 2_000, 20)
     chosen = CHOSEN.get(Options())
-    settings = SETTINGS
+    settings: Sequence[Setting] = SETTINGS
     if chosen.devices or chosen.rate or chosen.minutes:
         settings = SETTINGS[-1:]
         devices, messages_s = chosen.devices or devices, chosen.rate or messages_s

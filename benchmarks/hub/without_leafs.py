@@ -5,6 +5,8 @@ Of 100,000 vehicles these would take 4 GB of the server's memory beside the benc
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 from backhaul_hub.cli.main import main
 from backhaul_hub.control import fleet
 from backhaul_hub.links.down_consumers import Stale
@@ -19,6 +21,8 @@ async def _drop_stale_consumers(*_: object) -> Stale:
 
 
 if __name__ == "__main__":
-    fleet.make_writable = _make_writable
-    fleet.drop_stale_consumers = _drop_stale_consumers
-    main()
+    with (
+        patch.object(fleet, "make_writable", _make_writable),
+        patch.object(fleet, "drop_stale_consumers", _drop_stale_consumers),
+    ):
+        main()
