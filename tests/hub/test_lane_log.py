@@ -20,7 +20,8 @@ from backhaul_codec import Point, encode_frame
 from backhaul_hub.continuity import blocks, lane_book
 from backhaul_hub.continuity.blocks import StreamState
 from backhaul_hub.continuity.lane_book import Continuity
-from backhaul_hub.continuity.lane_log import Folding
+from backhaul_hub.continuity.lane_key import LaneKey
+from backhaul_hub.continuity.lane_log import Fold, Folding
 from backhaul_hub.db.store import Registry
 from backhaul_hub.lane_records.block_store import BlockStore
 from backhaul_hub.lane_records.lane_rows import read_lanes
@@ -181,6 +182,21 @@ async def run(operations: Sequence[Op], folding: Callable[[], Folding]) -> Said:
             for name, *values in operations:
                 await getattr(control, name)(*values)
             return await control.says()
+
+
+def test_a_fold_begins_with_many_lanes_or_many_bytes_and_ends_behind_its_beginning() -> None:
+    folding, key = Folding(lanes_min=4, turns=2, bytes_max=100), LaneKey("VID-001", "bulk", 7)
+    keys = [key._replace(epoch=epoch) for epoch in (9, 8, 7)]
+    folding.note(1, 50, keys, ["UP_00"])
+    assert folding.next(lanes=3) == Fold()
+    folding.note(2, 50, keys[:1], [])
+    assert folding.next(lanes=3) == Fold([keys[2], keys[1]], ["UP_00"])
+    folding.note(3, 10, keys[:1], [])
+    assert folding.next(lanes=3) == Fold([keys[0]], [], 2), "the third turn stays in the log"
+    folding.note(4, 89, [], [])
+    assert folding.next(lanes=3) == Fold()
+    folding.note(5, 1, [], [])
+    assert folding.next(lanes=3) == Fold([keys[0]], [], 5), "it has many bytes"
 
 
 @given(operations, st.integers(1, 30), st.integers(1, 4))

@@ -126,7 +126,7 @@ class BlockLog:
         return self._open
 
     def take_news(self) -> list[tuple[Block, list[tuple[LaneKey, int]]]]:
-        """Return the open blocks that changed since the last call, and what came into each."""
+        """Return the open blocks that changed since the last call, each with the messages that came into it."""
         news: list[tuple[Block, list[tuple[LaneKey, int]]]] = []
         for number in sorted(self._untold):
             content = self._open[number]
@@ -147,7 +147,7 @@ class BlockLog:
         return self._take(sorted(self._touched))
 
     def replace(self, newest: BlockContent | None) -> None:
-        """Go on in `newest`, whose rows are as it is, or which is open; None: in a block that is not begun."""
+        """Go on in `newest`: it is open, or its rows are as it is. None: in a block that is not begun."""
         if newest is not None and self._open.get(newest.block.number) is newest:
             return
         self._open = {} if newest is None else {newest.block.number: newest}
@@ -155,7 +155,7 @@ class BlockLog:
         self._untold.clear()
 
     def catch_up(self, block: Block, added: Iterable[tuple[LaneKey, int]]) -> None:
-        """Take in how a turn that was told left the newest block, whose rows may be of before."""
+        """Take in a turn that was told: the record of the newest block after it, and the messages that it added."""
         content = self._open.setdefault(block.number, BlockContent(block))
         content.block = block
         for place in added:

@@ -1,4 +1,4 @@
-"""The log of turns: what the newest turns changed in lanes and open blocks, before it goes into rows of its own. Pure.
+"""The log of turns: lanes and open blocks as the newest turns left them, before they go into rows of their own. Pure.
 
 A turn over all shards changes a lane for nearly each of its messages, of vehicles that have nothing to do with
 one another: written in place, each would change a page of hub.db. So a turn is written as one row, and now and
@@ -23,10 +23,11 @@ _Due = TypeVar("_Due")
 _LANES_MIN = 8192
 _TURNS = 64
 """So many turns a fold takes."""
+_BYTES_MAX = 64 << 20
 
 
 class LoggedBlock(NamedTuple):
-    """An open block: how it stands after a turn, and what the turn added."""
+    """An open block: its record after a turn, and the messages that the turn added."""
 
     stream: str
     number: int
@@ -50,13 +51,13 @@ class LoggedBlock(NamedTuple):
 
 
 def logged_block(stream: str, block: Block, added: list[Place]) -> LoggedBlock:
-    """Return a block, and what a turn added, as the log has it."""
+    """Return a block, and the messages that a turn added, as the log has them."""
     numbers = (block.number, block.low, block.high, block.high_ns, block.messages)
     return LoggedBlock(stream, *numbers, block.grains, added)
 
 
 class LoggedTurn(NamedTuple):
-    """What one turn changed."""
+    """The changes of one turn."""
 
     lanes: list[LaneRow]
     """As they are after it."""
@@ -79,7 +80,7 @@ def from_bytes(content: bytes) -> LoggedTurn:
 
 
 class Fold(NamedTuple):
-    """What goes into rows with a turn."""
+    """The lanes and blocks that go into rows with a turn."""
 
     lanes: Sequence[LaneKey] = ()
     streams: Sequence[str] = ()
@@ -94,13 +95,17 @@ class Folding:
     Args:
         lanes_min: a fold begins once turns have changed so many lanes, and as many as there are; 0: with each turn.
         turns: over so many it is spread.
+        bytes_max: it also begins once turns have so many bytes: a lane of many holes is large each time.
     """
 
-    def __init__(self, lanes_min: int = _LANES_MIN, turns: int = _TURNS) -> None:
+    def __init__(
+        self, lanes_min: int = _LANES_MIN, turns: int = _TURNS, bytes_max: int = _BYTES_MAX
+    ) -> None:
         self.last = 0
         """The number of the newest turn."""
-        self._lanes_min, self._turns = lanes_min, turns
-        self._logged = 0
+        self._lanes_min, self._turns, self._bytes_max = lanes_min, turns, bytes_max
+        # Since the last fold began.
+        self._logged = self._bytes = 0
         # What has changed since it was put into rows.
         self._lanes: set[LaneKey] = set()
         self._streams: dict[str, None] = {}
@@ -110,17 +115,21 @@ class Folding:
         self._lane_share = self._stream_share = 0
         self._through = 0
 
-    def note(self, number: int, lanes: Collection[LaneKey], streams: Iterable[str]) -> None:
-        """Take in a turn: its number, the lanes that it changed, and the streams whose open blocks."""
+    def note(
+        self, number: int, size: int, lanes: Collection[LaneKey], streams: Iterable[str]
+    ) -> None:
+        """Take in a turn: its number and bytes, the lanes that it changed, and the streams whose open blocks."""
         self.last = number
+        self._bytes += size
         self._logged += len(lanes)
         self._lanes.update(lanes)
         self._streams.update(dict.fromkeys(streams))
 
     def next(self, lanes: int) -> Fold:
-        """Return what goes into rows with the last turn. `lanes`: how many there are."""
+        """Return the lanes and blocks that go into rows with the last turn. `lanes`: the number of all."""
         if not self._through:
-            if self._logged < (self._lanes_min and max(self._lanes_min, lanes)):
+            enough = self._lanes_min and max(self._lanes_min, lanes)
+            if self._logged < enough and self._bytes < self._bytes_max:
                 return Fold()
             self._begin()
         due, self._due_lanes = _cut(self._due_lanes, self._lane_share)
@@ -133,7 +142,7 @@ class Folding:
     def whole(self) -> Fold:
         """Return all that is not in rows: nothing in the log counts any more."""
         lanes, streams = {*self._lanes, *self._due_lanes}, {*self._streams, *self._due_streams}
-        self._lanes, self._streams, self._logged = set(), {}, 0
+        self._lanes, self._streams, self._logged, self._bytes = set(), {}, 0, 0
         self._due_lanes, self._due_streams, self._through = [], [], 0
         return Fold(sorted(lanes), sorted(streams), self.last)
 
@@ -143,7 +152,7 @@ class Folding:
         self._due_streams, self._streams = list(self._streams), {}
         self._lane_share = len(self._due_lanes) // self._turns + 1
         self._stream_share = len(self._due_streams) // self._turns + 1
-        self._through, self._logged = self.last, 0
+        self._through, self._logged, self._bytes = self.last, 0, 0
 
 
 def _cut(due: list[_Due], share: int) -> tuple[list[_Due], list[_Due]]:

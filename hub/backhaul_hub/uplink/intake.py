@@ -10,6 +10,7 @@ from typing import TypeAlias
 import structlog
 
 from backhaul_codec.wire.expansion import Expansion
+from backhaul_hub.continuity import lane_log
 from backhaul_hub.continuity.blocks import OpenBlocks
 from backhaul_hub.continuity.examine import Examined, Find, UnreadableError
 from backhaul_hub.continuity.lane_book import Continuity
@@ -115,22 +116,24 @@ class UplinkIntake:
             consumer.on_message(said, is_new)
 
     async def begin(self) -> None:
-        """Take in, once, what stands in the log of turns. Raises: RegistryError: the database refused."""
+        """Take in the log of turns, once. Raises: RegistryError: the database refused."""
         async with self._beginning:
             if self._begun:
                 return
-            for number, turn in await read_turns(self.registry):
+            for number, content in await read_turns(self.registry):
+                turn = lane_log.from_bytes(content)
                 if turn.gone:
                     for blocks in self._logged.values():
                         blocks[:] = [each.without(turn.gone) for each in blocks]
                 for each in turn.blocks:
                     self._logged[each.stream].append(each)
                 lanes = {LaneKey(*row[:3]) for row in turn.lanes}
-                self._folding.note(number, lanes, [each.stream for each in turn.blocks])
+                streams = [each.stream for each in turn.blocks]
+                self._folding.note(number, len(content), lanes, streams)
             self._begun = True
 
     def catch_up(self, stream: str, number: int) -> None:
-        """Take in what the log of turns says of the open block of a stream; its rows are there already."""
+        """Take in the log's word on the open block of a stream; its rows are there already."""
         for each in self._logged.pop(stream, ()):
             if each.number == number:
                 self.blocks.of(stream).catch_up(each.block, each.added)
@@ -173,15 +176,17 @@ class UplinkIntake:
             for stream, log in self.blocks.logs.items()
             for each in log.take_news()
         ]
+        lanes = [lane_row(key, state) for key, state in changed.items()]
+        content = lane_log.to_bytes(LoggedTurn(lanes, gone, news))
         number = self._folding.last + 1
-        self._folding.note(number, changed.keys(), [each.stream for each in news])
+        streams = [each.stream for each in news]
+        self._folding.note(number, len(content), changed.keys(), streams)
         fold = self._folding.whole() if whole else self._folding.next(len(known))
         put = put_blocks({each: self.blocks.of(each).take_changes() for each in fold.streams})
         if fold.through:
             put.append(forget_turns(fold.through))
         if fold.through < number and (changed or gone or news):
-            lanes = [lane_row(key, state) for key, state in changed.items()]
-            put.append(log_turn(number, LoggedTurn(lanes, gone, news)))
+            put.append(log_turn(number, content))
         return {key: known[key] for key in fold.lanes if key in known}, put
 
     def stored(self) -> None:
