@@ -24,7 +24,7 @@ from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.continuity.lane_log import Fold, Folding
 from backhaul_hub.db.store import Registry
 from backhaul_hub.lane_records.block_store import BlockStore
-from backhaul_hub.lane_records.lane_rows import read_lanes
+from backhaul_hub.lane_records.lane_rows import log_without, read_lanes
 from backhaul_hub.nats.stream_reader import Stored
 from backhaul_hub.uplink.audit import AuditFindings
 from backhaul_hub.uplink.dictionaries import Dictionaries
@@ -197,6 +197,26 @@ def test_a_fold_begins_with_many_lanes_or_many_bytes_and_ends_behind_its_beginni
     assert folding.next(lanes=3) == Fold()
     folding.note(5, 1, [], [])
     assert folding.next(lanes=3) == Fold([keys[0]], [], 5), "it has many bytes"
+
+
+async def test_the_log_forgets_a_device(tmp_path: Path) -> None:
+    async with await Registry.open(tmp_path / "hub.db") as registry:
+        control = ControlPlane(registry, Folding)
+        await control.start()
+        await control.turn([(0, device, 7, 1) for device in DEVICES])
+        kept = {
+            key: state
+            for key, state in control.continuity.lanes.items()
+            if key.device != DEVICES[0]
+        }
+        await registry.write([await log_without(registry, DEVICES[0])])
+        assert await read_lanes(registry) == kept
+        await control.start()
+        assert control.readers[0].position.seq == len(DEVICES)
+        store = BlockStore(registry, STREAMS[0], control.intake.blocks)
+        assert await store.lanes_in([0]) == {key: state.held for key, state in kept.items()}
+        [(content,)] = await registry.fetch("SELECT content FROM lane_log")
+        assert DEVICES[0].encode() not in content
 
 
 @given(operations, st.integers(1, 30), st.integers(1, 4))

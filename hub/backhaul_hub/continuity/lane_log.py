@@ -65,6 +65,15 @@ class LoggedTurn(NamedTuple):
     """Lanes that made room."""
     blocks: list[LoggedBlock]
 
+    def without(self, device: str) -> LoggedTurn:
+        """Return it as if nothing of a device had come; its messages still count in their blocks."""
+        blocks = [
+            each._replace(added=[place for place in each.added if place[0].device != device])
+            for each in self.blocks
+        ]
+        lanes = [row for row in self.lanes if row[0] != device]
+        return LoggedTurn(lanes, [key for key in self.gone if key.device != device], blocks)
+
 
 _turns = msgspec.msgpack.Decoder(LoggedTurn)
 

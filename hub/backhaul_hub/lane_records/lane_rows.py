@@ -122,6 +122,22 @@ def log_turn(number: int, content: bytes) -> RowChange:
     return RowChange("INSERT INTO lane_log VALUES (?, ?)", [(number, content)])
 
 
+async def log_without(registry: Registry, device: str) -> RowChange:
+    """Return the statement after which the log of turns has nothing of a device. No reader may run meanwhile.
+
+    Raises:
+        RegistryError: the database refused.
+    """
+    rows = await registry.fetch(
+        "SELECT number, content FROM lane_log WHERE instr(content, CAST(? AS BLOB))", (device,)
+    )
+    less = [
+        (lane_log.to_bytes(lane_log.from_bytes(content).without(device)), number)
+        for number, content in rows
+    ]
+    return RowChange("UPDATE lane_log SET content = ? WHERE number = ?", less)
+
+
 def forget_turns(through: int) -> RowChange:
     """Return the statement that deletes the turns up to a number: all that they say stands in rows."""
     return RowChange("DELETE FROM lane_log WHERE number <= ?", [(through,)])
