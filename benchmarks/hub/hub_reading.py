@@ -27,7 +27,7 @@ from backhaul_hub.continuity.examine import Find, UnreadableError, examine
 from backhaul_hub.continuity.examine_many import examine_many
 from backhaul_hub.continuity.future_stamps import FutureRule
 from backhaul_hub.continuity.lane_book import Continuity
-from backhaul_hub.continuity.lane_log import Folding
+from backhaul_hub.continuity.lane_log import LaneFolding
 from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import HubError
 from backhaul_hub.nats.jetstream import JetStreamApi
@@ -156,7 +156,7 @@ async def _cost(
         intake = UplinkIntake(
             *(continuity, registry, dictionaries, consumers),
             examine=examine_many if together else _examine_each,
-            folding=Folding() if together else Folding(lanes_min=0, turns=1),
+            folding=LaneFolding() if together else LaneFolding(lanes_min=0, turns=1),
         )
         names = [up_name(each) for each in range(streams)] if streams > 1 else [_FULL]
         readers = [UplinkReader(each, client, api, intake) for each in names]

@@ -21,7 +21,7 @@ from backhaul_hub.continuity import blocks, lane_book
 from backhaul_hub.continuity.blocks import StreamState
 from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.continuity.lane_key import LaneKey
-from backhaul_hub.continuity.lane_log import Fold, Folding
+from backhaul_hub.continuity.lane_log import Fold, LaneFolding
 from backhaul_hub.db.store import Registry
 from backhaul_hub.lane_records.block_store import BlockStore
 from backhaul_hub.lane_records.lane_rows import log_without, read_lanes
@@ -93,7 +93,7 @@ class Finder:
 class ControlPlane:
     """The readers of two streams over one hub.db; nobody is asked, all messages are given."""
 
-    def __init__(self, registry: Registry, folding: Callable[[], Folding]) -> None:
+    def __init__(self, registry: Registry, folding: Callable[[], LaneFolding]) -> None:
         self.registry, self.folding = registry, folding
 
     async def start(self) -> None:
@@ -173,7 +173,7 @@ async def nobody(_: object) -> None:
     """Copy nothing to QUARANTINE."""
 
 
-async def run(operations: Sequence[Op], folding: Callable[[], Folding]) -> Said:
+async def run(operations: Sequence[Op], folding: Callable[[], LaneFolding]) -> Said:
     with tempfile.TemporaryDirectory() as directory:
         async with await Registry.open(Path(directory) / "hub.db") as registry:
             await registry.fetch("PRAGMA synchronous = OFF")
@@ -185,7 +185,7 @@ async def run(operations: Sequence[Op], folding: Callable[[], Folding]) -> Said:
 
 
 def test_a_fold_begins_with_many_lanes_or_many_bytes_and_ends_behind_its_beginning() -> None:
-    folding, key = Folding(lanes_min=4, turns=2, bytes_max=100), LaneKey("VID-001", "bulk", 7)
+    folding, key = LaneFolding(lanes_min=4, turns=2, bytes_max=100), LaneKey("VID-001", "bulk", 7)
     keys = [key._replace(epoch=epoch) for epoch in (9, 8, 7)]
     folding.note(1, 50, keys, ["UP_00"])
     assert folding.next(lanes=3) == Fold()
@@ -201,7 +201,7 @@ def test_a_fold_begins_with_many_lanes_or_many_bytes_and_ends_behind_its_beginni
 
 async def test_the_log_forgets_a_device(tmp_path: Path) -> None:
     async with await Registry.open(tmp_path / "hub.db") as registry:
-        control = ControlPlane(registry, Folding)
+        control = ControlPlane(registry, LaneFolding)
         await control.start()
         await control.turn([(0, device, 7, 1) for device in DEVICES])
         kept = {
@@ -237,4 +237,4 @@ def test_whenever_it_goes_into_rows_hub_db_says_the_same(
 ) -> None:
     expected = asyncio.run(run(operations, AT_ONCE))
     assert expected["lanes"] == expected["stored"] == expected["again"]
-    assert asyncio.run(run(operations, lambda: Folding(lanes_min, turns))) == expected
+    assert asyncio.run(run(operations, lambda: LaneFolding(lanes_min, turns))) == expected

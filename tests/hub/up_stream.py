@@ -12,7 +12,7 @@ from backhaul_codec import Point, encode_frame, encode_point
 from backhaul_codec.points import JSON, Opaque
 from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.continuity.lane_key import LaneKey
-from backhaul_hub.continuity.lane_log import Folding
+from backhaul_hub.continuity.lane_log import LaneFolding
 from backhaul_hub.db.store import Registry
 from backhaul_hub.lane_records.device_words import WordBook
 from backhaul_hub.lane_records.device_words_store import restore
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 STREAM = "UP_00"
 DEVICE = "VID-001"
 LANE = LaneKey(DEVICE, "bulk", 7)
-AT_ONCE = partial(Folding, 0, 1)
+AT_ONCE = partial(LaneFolding, 0, 1)
 """Each turn goes into rows: the log of turns stays empty."""
 
 
@@ -56,7 +56,7 @@ class Up:
         self.unreadable: list[str] = []
         """Devices of messages that count as garbage."""
         self.read_many: ReadMany = read_many
-        self.folding: Callable[[], Folding] = Folding
+        self.folding: Callable[[], LaneFolding] = LaneFolding
         """Of each start: by default the log of turns has all, and no row is put."""
 
     async def create(self, **config: object) -> None:

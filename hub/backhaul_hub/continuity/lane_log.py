@@ -98,7 +98,7 @@ class Fold(NamedTuple):
     """All that turns up to this one changed stands in rows then; 0: no fold ends here."""
 
 
-class Folding:
+class LaneFolding:
     """Decides which lanes and blocks go into their rows when.
 
     Args:

@@ -15,7 +15,7 @@ from backhaul_hub.continuity.blocks import OpenBlocks
 from backhaul_hub.continuity.examine import Examined, Find, UnreadableError
 from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.continuity.lane_key import LaneKey
-from backhaul_hub.continuity.lane_log import Folding, LoggedBlock, LoggedTurn, logged_block
+from backhaul_hub.continuity.lane_log import LaneFolding, LoggedBlock, LoggedTurn, logged_block
 from backhaul_hub.continuity.lane_state import LaneState
 from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.store import Registry
@@ -67,7 +67,7 @@ class UplinkIntake:
         expanded: Callable[[str, Expansion, int, int], None] = lambda *_: None,
         *,
         examine: ExamineMany | None = None,
-        folding: Folding | None = None,
+        folding: LaneFolding | None = None,
     ) -> None:
         self.continuity = continuity
         self.registry = registry
@@ -75,7 +75,7 @@ class UplinkIntake:
         self.words = words or WordBook(continuity)
         self.blocks = OpenBlocks()
         """Those of all streams; whoever reads one says `begin` first."""
-        self._folding = folding or Folding()
+        self._folding = folding or LaneFolding()
         self._beginning, self._begun = asyncio.Lock(), False
         self._logged: defaultdict[str, list[LoggedBlock]] = defaultdict(list)
         self.unreadable = unreadable
