@@ -82,6 +82,7 @@ BENCHMARKS = (
     Benchmark("hub/migrate", "for how long a hub stands still when it moves to another server"),
     Benchmark("hub/hub_reading", "processor time of a message of UP, by the messages of a turn"),
     Benchmark("hub/hub_fleet", "what a fleet's messages cost the control plane, end to end"),
+    Benchmark("hub/hub_memory", "memory of the control plane a vehicle, and seconds to load"),
     Benchmark("hub/hub_telling", "words a second to vehicles, one by one and in batches"),
     Benchmark("hub/hub_twin", "what newest readings and rebroadcast cost the control plane"),
     Benchmark("hub/page", "10,000 devices in a browser: the first picture, 1,000 changes a second"),
@@ -142,7 +143,11 @@ _LIST = "\n".join(f"{each.name:16}{each.about}" for each in BENCHMARKS)
 @click.option("--sourced", is_flag=True, help="gateway: vehicles push nothing.")
 @click.option("--outages", type=click.IntRange(1), help="gateway: how many cuts of the link.")
 @click.option("--vehicles", type=click.IntRange(1), help="gateway: how many idle vehicles.")
-@click.option("--minutes", type=click.FloatRange(0.1), help="page: for how long it changes.")
+@click.option(
+    "--minutes", type=click.FloatRange(0.1), help="page, hub_fleet: for how long it changes."
+)
+@click.option("--devices", type=click.IntRange(1), help="hub_fleet: how many vehicles.")
+@click.option("--rate", type=click.IntRange(1), help="hub_fleet: messages a second of them all.")
 def main(
     names: tuple[str, ...],
     quick: bool,
@@ -152,6 +157,8 @@ def main(
     outages: int | None,
     vehicles: int | None,
     minutes: float | None,
+    devices: int | None,
+    rate: int | None,
 ) -> None:
     """Run all benchmarks, or those named."""
     try:
@@ -159,7 +166,11 @@ def main(
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--rows") from error
     chosen_options = options.Options(
-        chosen_rows, outages, vehicles, push=not sourced, minutes=minutes
+        *(chosen_rows, outages, vehicles),
+        push=not sourced,
+        minutes=minutes,
+        devices=devices,
+        rate=rate,
     )
     options.CHOSEN.set(chosen_options)
     chosen = [each for each in BENCHMARKS if not names or each.name in names]

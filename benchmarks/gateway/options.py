@@ -29,7 +29,11 @@ class Options:
     push: bool = True
     """Whether our vehicles push the lanes that trickle."""
     minutes: float | None = None
-    """page: for how long it changes."""
+    """page: for how long it changes; hub_fleet: for how long it sends."""
+    devices: int | None = None
+    """hub_fleet: vehicles."""
+    rate: int | None = None
+    """hub_fleet: messages a second of all of them."""
 
 
 CHOSEN: ContextVar[Options] = ContextVar("CHOSEN")

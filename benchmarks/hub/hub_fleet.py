@@ -4,18 +4,23 @@ The benchmark starts a real hub with its control plane and enrols the vehicles. 
 into the streams of UP, live, as their sources would bring them; no vehicle is connected. The processor time of the
 control plane is taken for each message, over turns as they come at that rate. Once for each setting: lanes read and
 watermarks told alone; newest values published to TWIN_STATE besides; the same with what is told along the tree.
+With `--devices`, `--rate` or `--minutes` only the last.
+
+Vehicles have no durables on DOWN (without_leafs.py).
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+import sys
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil  # type: ignore[import-untyped]
 from nats.aio.client import Client
 
 from backhaul_hub.access.keys import read_keys
@@ -35,10 +40,11 @@ from backhaul_hub.simulated.target import INBOX, PREFIX
 from backhaul_runtime.clock import SystemClock
 from benchmarks import scratch
 from benchmarks.figures import Figure, at_most, report
-from tests.support.rig.parts import HubRig
+from benchmarks.gateway.options import CHOSEN, Options
+from tests.support.rig.parts import HubRig, Part
 from tests.support.rig.vehicle import cpu_s
 
-_SHARDS = 4
+SHARDS = 4
 _TIMEOUT_S = 300.0
 _POLL_S = 0.05
 
@@ -52,7 +58,7 @@ class Setting:
     rebroadcast: str
 
 
-_SETTINGS = (
+SETTINGS = (
     Setting("read and told", state=False, rebroadcast="live"),
     Setting("newest published", state=True, rebroadcast="live"),
     Setting("newest told, nobody listens", state=True, rebroadcast="all"),
@@ -62,12 +68,18 @@ _SETTINGS = (
 def run(*, quick: bool) -> dict[str, object]:
     """Measure every setting, print the table, and return it."""
     devices, messages_s, seconds = (1_000, 500, 10) if quick else (2_000, 2_000, 20)
+    chosen = CHOSEN.get(Options())
+    settings: Sequence[Setting] = SETTINGS
+    if chosen.devices or chosen.rate or chosen.minutes:
+        settings = SETTINGS[-1:]
+        devices, messages_s = chosen.devices or devices, chosen.rate or messages_s
+        seconds = round(60 * chosen.minutes) if chosen.minutes else seconds
     figures: list[Figure] = []
-    for setting in _SETTINGS:
+    for setting in settings:
         with scratch.directory("hub_fleet") as directory:
             figures += asyncio.run(_measure(directory, setting, devices, messages_s, seconds))
     return report(
-        f"hub_fleet: {devices:,} vehicles on {_SHARDS} shards, {messages_s:,} messages a second",
+        f"hub_fleet: {devices:,} vehicles on {SHARDS} shards, {messages_s:,} messages a second",
         figures,
     )
 
@@ -75,27 +87,30 @@ def run(*, quick: bool) -> dict[str, object]:
 async def _measure(
     directory: Path, setting: Setting, devices: int, messages_s: int, seconds: int
 ) -> list[Figure]:
-    async with _hub(directory, setting, devices) as hub, hub.connection() as client:
+    async with running(directory, setting, devices) as hub, hub.connection() as client:
         api = JetStreamApi(client)
-        async with _simulator(hub) as simulator:
-            store = await Store.open(simulator, api, _SHARDS)
+        async with simulator_of(hub) as simulator:
+            store = await Store.open(simulator, api, SHARDS)
             plan = FleetPlan(
                 *(devices, 60 * messages_s / devices, 1, 1, SystemClock().now_ns(), seconds)
             )
             run = Run(SimulatedVehicles(plan), store.send, SystemClock())
             await run.introduce()
             await store.flush(api)
-            await _all_read(hub, api)
+            await all_read(hub, api)
             before, used_s = store.messages, _used_s(hub)
-            told = await _last_seq(api, DOWN)
+            told = await last_seq(api, DOWN)
             began_s = asyncio.get_running_loop().time()
+            memory: list[int] = []
+            watching = asyncio.create_task(_watch(hub, memory))
             await run.live(0.0, 0.0)
             await store.flush(api)
-            await _all_read(hub, api)
+            await all_read(hub, api)
             elapsed_s = asyncio.get_running_loop().time() - began_s
-        messages = store.messages - before
+            watching.cancel()
         control_s, server_s = (now - then for now, then in zip(_used_s(hub), used_s, strict=True))
-        told = await _last_seq(api, DOWN) - told
+        messages = store.messages - before
+        told = await last_seq(api, DOWN) - told
     return [
         Figure(f"{setting.name}: read", messages / elapsed_s, "messages/s"),
         Figure(f"{setting.name}: told", told / elapsed_s, "words/s"),
@@ -104,13 +119,39 @@ async def _measure(
         ),
         Figure(f"{setting.name}: control plane", control_s / elapsed_s, "cores"),
         Figure(f"{setting.name}: server", server_s / elapsed_s, "cores"),
+        *(
+            Figure(f"{setting.name}: memory {when}", memory[at] / 1e6, "MB")
+            for when, at in (
+                ("at first", 0),
+                ("half-way", len(memory) // 2),
+                ("at last", -1),
+            )
+        ),
+        Figure(f"{setting.name}: latest message", run.behind_s_max, "s"),
     ]
 
 
+async def _watch(hub: HubRig, memory: list[int]) -> None:
+    while True:
+        memory.append(memory_bytes(hub))
+        await asyncio.sleep(1.0)
+
+
+def memory_bytes(hub: HubRig) -> int:
+    """Return the resident memory of the control plane."""
+    return int(psutil.Process(hub.control.pid).memory_info().rss)
+
+
 @asynccontextmanager
-async def _hub(directory: Path, setting: Setting, devices: int) -> AsyncIterator[HubRig]:
+async def running(directory: Path, setting: Setting, devices: int) -> AsyncIterator[HubRig]:
+    """Run a hub that knows these vehicles."""
     hub = HubRig(directory / "hub")
-    await hub.init("--shards", str(_SHARDS))
+    hub.control = Part(
+        "hub control plane",
+        [sys.executable, "-m", "benchmarks.hub.without_leafs", "up", "--dir", str(hub.directory)],
+        directory / "hub-control.log",
+    )
+    await hub.init("--shards", str(SHARDS))
     path = hub.directory / "hub.toml"
     twin = f"[twin]\nnewest = true\nstate = {json.dumps(setting.state)}\n"
     tree = f'\n[tree]\nrebroadcast = "{setting.rebroadcast}"\n'
@@ -128,13 +169,16 @@ async def _hub(directory: Path, setting: Setting, devices: int) -> AsyncIterator
 
 
 @asynccontextmanager
-async def _simulator(hub: HubRig) -> AsyncIterator[Client]:
-    """Connect as who may put messages into UP, once its streams take them: no hub but one of ours does."""
+async def simulator_of(hub: HubRig) -> AsyncIterator[Client]:
+    """Connect as who may put messages into UP while its streams take them: no hub but one of ours does."""
     async with hub.connection() as client:
         api = JetStreamApi(client)
-        for name in map(up_name, range(_SHARDS)):
-            info = await api.request(f"STREAM.INFO.{name}")
-            await api.request(f"STREAM.UPDATE.{name}", info["config"] | _taking_in(name))
+        configs = {
+            name: (await api.request(f"STREAM.INFO.{name}"))["config"]
+            for name in map(up_name, range(SHARDS))
+        }
+        for name, config in configs.items():
+            await api.request(f"STREAM.UPDATE.{name}", config | _taking_in(name))
     rights = Rights(publish=(f"{PREFIX}.>",), subscribe=(f"{INBOX}.>",))
     now_s = SystemClock().now_ns() // 1_000_000_000
     login = new_login(read_keys(hub.directory), "simulator", "UP", now_s=now_s, rights=rights)
@@ -145,6 +189,9 @@ async def _simulator(hub: HubRig) -> AsyncIterator[Client]:
         yield simulator
     finally:
         await simulator.close()
+        async with hub.connection() as client:
+            for name, config in configs.items():
+                await JetStreamApi(client).request(f"STREAM.UPDATE.{name}", config)
 
 
 def _taking_in(stream: str) -> dict[str, Any]:
@@ -155,9 +202,9 @@ def _taking_in(stream: str) -> dict[str, Any]:
     }
 
 
-async def _all_read(hub: HubRig, api: JetStreamApi) -> None:
+async def all_read(hub: HubRig, api: JetStreamApi) -> None:
     """Return when the control plane has read all that stands in UP."""
-    ends = [await _last_seq(api, up_name(shard)) for shard in range(_SHARDS)]
+    ends = [await last_seq(api, up_name(shard)) for shard in range(SHARDS)]
     async with (
         asyncio.timeout(_TIMEOUT_S),
         await Registry.open_existing(hub.directory / "hub.db") as registry,
@@ -171,7 +218,8 @@ async def _all_read(hub: HubRig, api: JetStreamApi) -> None:
             await asyncio.sleep(_POLL_S)
 
 
-async def _last_seq(api: JetStreamApi, stream: str) -> int:
+async def last_seq(api: JetStreamApi, stream: str) -> int:
+    """Return a stream's last sequence."""
     return int((await api.request(f"STREAM.INFO.{stream}"))["state"]["last_seq"])
 
 

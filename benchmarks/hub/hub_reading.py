@@ -3,8 +3,11 @@
 Vehicles' frames stand in streams of UP, 500 vehicles a stream; the readers take them in as the control
 plane does: read, proved, counted, their newest values kept, stored in hub.db. Once as readers did
 before: each message through nats-py's own queue, examined alone, and a turn for each stream. Then as they do:
-one turn over all streams, taken from the connection as bytes, proved together. The last row has the fleet's
+one turn over all streams, taken from the connection as bytes, proved together. The last rows have the fleet's
 shape: a few messages each of many streams. Nothing is told anybody.
+
+What goes into hub.db's write-ahead log is counted too: as before, each lane and block in its row with each turn, and
+as now, by the log of turns. Vehicles speak in an order that is another one each round.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from backhaul_hub.continuity.examine import Find, UnreadableError, examine
 from backhaul_hub.continuity.examine_many import examine_many
 from backhaul_hub.continuity.future_stamps import FutureRule
 from backhaul_hub.continuity.lane_book import Continuity
+from backhaul_hub.continuity.lane_log import LaneFolding
 from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import HubError
 from backhaul_hub.nats.jetstream import JetStreamApi
@@ -76,7 +80,7 @@ async def _measure(directory: Path, frames: int) -> list[Figure]:
         for streams, messages in ((1, 512), (1, 64), (1, 8), (_STREAMS, 8)):
             name = f"turn of {streams * messages}"
             name += f", {messages} each of {streams} streams" if streams > 1 else ""
-            before, now = [
+            (before, wal_before), (now, wal) = [
                 await _cost(directory, client, frames, streams, messages, together=together)
                 for together in (False, True)
             ]
@@ -84,6 +88,8 @@ async def _measure(directory: Path, frames: int) -> list[Figure]:
                 Figure(f"{name}: before", before, "us/frame"),
                 Figure(f"{name}: now", now, "us/frame"),
                 Figure(f"{name}: now / before", now / before, "", at_most(1.0)),
+                Figure(f"{name}: write-ahead log before", wal_before, "bytes/frame"),
+                Figure(f"{name}: write-ahead log now", wal, "bytes/frame"),
             ]
         await client.close()
     finally:
@@ -112,8 +118,12 @@ def _frames(stream: int, count: int) -> Iterator[tuple[str, bytes]]:
     """Yield frames as vehicles' agents chain them, one of each vehicle after the other."""
     dice, links = random.Random(stream), dict[str, bytes]()
     noon_ns = SystemClock().now_ns() - 86_400 * _SECOND_NS
+    order = list(range(VEHICLES))
     for number in range(count):
-        device, seq = f"VID-{stream:02}-{number % VEHICLES:03}", number // VEHICLES + 1
+        if number % VEHICLES == 0:
+            dice.shuffle(order)
+        vehicle, seq = order[number % VEHICLES], number // VEHICLES + 1
+        device = f"VID-{stream:02}-{vehicle:03}"
         points = [
             Point(
                 *("battery", _SERIES[at % len(_SERIES)]),
@@ -130,11 +140,12 @@ def _frames(stream: int, count: int) -> Iterator[tuple[str, bytes]]:
 
 async def _cost(
     directory: Path, client: Client, frames: int, streams: int, messages: int, *, together: bool
-) -> float:
-    """Return the processor time of a frame (us)."""
+) -> tuple[float, float]:
+    """Return the processor time of a frame (us), and its bytes in the write-ahead log."""
     clock, api, continuity = SystemClock(), JetStreamApi(client), Continuity()
     path = directory / f"{streams}-{messages}-{together}.db"
     async with await Registry.open(path) as registry:
+        await registry.fetch("PRAGMA wal_autocheckpoint = 0")
         dictionaries = Dictionaries(api, registry, clock)
         await dictionaries.begin()
         future = FutureRule(5.0)
@@ -145,6 +156,7 @@ async def _cost(
         intake = UplinkIntake(
             *(continuity, registry, dictionaries, consumers),
             examine=examine_many if together else _examine_each,
+            folding=LaneFolding() if together else LaneFolding(lanes_min=0, turns=1),
         )
         names = [up_name(each) for each in range(streams)] if streams > 1 else [_FULL]
         readers = [UplinkReader(each, client, api, intake) for each in names]
@@ -162,11 +174,12 @@ async def _cost(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        wal = path.with_name(path.name + "-wal").stat().st_size
         counted = sum(state.held.total for state in continuity.lanes.values())
     total = frames if streams == 1 else _MANY_FRAMES * streams
     if counted != total:
         raise BenchmarkError(f"{counted} of {total} frames were read")
-    return used_s / total * 1e6
+    return used_s / total * 1e6, wal / total
 
 
 def _examine_each(messages: Sequence[tuple[str, bytes]], find: Find) -> Iterator[Said]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 
+# Of all empty sets, of which a hub has three for each lane; nobody changes it.
+_NONE: list[int] = []
+
 
 class RangeSet:
     """A set of whole numbers from 1 on, stored as sorted, disjoint, inclusive ranges.
@@ -17,8 +20,7 @@ class RangeSet:
     __slots__ = ("_highs", "_lows")
 
     def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
-        self._lows: list[int] = []
-        self._highs: list[int] = []
+        self._lows, self._highs = _NONE, _NONE
         for low, high in ranges:
             self.add(low, high)
 
@@ -31,7 +33,10 @@ class RangeSet:
         high = low if high is None else high
         if not 1 <= low <= high:
             raise ValueError(f"not a range of sequence numbers: {low}..{high}")
-        if self._highs and self._highs[-1] + 1 == low:  # what nearly every call adds
+        if not self._highs:
+            self._lows, self._highs = [low], [high]
+            return high - low + 1
+        if self._highs[-1] + 1 == low:  # what nearly every call adds
             self._highs[-1] = high
             return high - low + 1
         # The ranges that touch or overlap low..high, neighbours included, become one.

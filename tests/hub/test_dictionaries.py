@@ -28,7 +28,7 @@ from tests.hub.packed_bundles import DIGEST, NAMES, bundle, carried, packed
 from tests.support.rig import patient
 from tests.support.waiting import until
 
-from .up_stream import DEVICE, LANE, STREAM, Up
+from .up_stream import AT_ONCE, DEVICE, LANE, STREAM, Up
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -150,6 +150,7 @@ async def test_a_message_that_lacks_its_dictionary_waits_and_is_taken_up_when_it
     empty: Up,
 ) -> None:
     """Whether its vehicle still has it or not: it stands in UP. Meanwhile its place is a gap."""
+    empty.folding = AT_ONCE
     async with empty.reading():
         await sent(empty, bundle(1), packed(2), packed(3), bundle(4))
         await empty.settles((1, 1), (4, 4))
@@ -220,7 +221,7 @@ async def test_an_older_hub_db_is_given_what_dict_has(empty: Up) -> None:
     async with empty.reading():
         await sent(empty, carried(1), packed(2))
         await empty.settles((1, 2))
-    forget(empty, "DELETE FROM dictionary", "DELETE FROM lane", "DELETE FROM block_lane")
+    forget(empty, "DELETE FROM dictionary", "DELETE FROM lane", "DELETE FROM lane_log")
     forget(empty, "UPDATE position SET seq = 1")  # beyond the message that brings it
     async with empty.reading():
         assert [row[2] for row in rows(empty, "dictionary")] == [NAMES]

@@ -8,6 +8,7 @@ import pytest
 
 from backhaul_codec import Point, chain, encode_frame, hash_of
 from backhaul_hub.continuity.chain import Fork
+from backhaul_hub.lane_records.block_store import BlockStore
 from backhaul_hub.uplink.hashes import MessageHashes
 from tests.hub.lossy_up import up
 from tests.support.waiting import until
@@ -103,6 +104,6 @@ async def test_another_message_behind_the_last_is_a_fork_by_its_link(
 
 async def test_who_asks_about_a_lane_of_nobody_costs_no_look_at_up(up: Up) -> None:
     async with up.reading() as reader:
-        nobody = MessageHashes(None, STREAM, up.continuity, up.registry)  # type: ignore[arg-type]
+        nobody = MessageHashes(None, STREAM, up.continuity, BlockStore(up.registry, STREAM))  # type: ignore[arg-type]
         assert await nobody.of(LANE._replace(device="VID-009"), 1, 512) == [None] * 512
         assert reader.stream == STREAM

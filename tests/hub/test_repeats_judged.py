@@ -44,11 +44,10 @@ class Looking:
 class Shard:
     """A reader of one stream, without a server."""
 
-    def __init__(self, number: int, continuity: Continuity, registry: Registry, *own: str) -> None:
+    def __init__(self, number: int, intake: UplinkIntake, *own: str) -> None:
         none = cast("Client", None), cast("JetStreamApi", None)
-        dictionaries = Dictionaries(none[1], registry, FakeClock())
-        self.intake = UplinkIntake(continuity, registry, dictionaries)
-        self.reader = UplinkReader(f"UP_0{number}", *none, self.intake)
+        self.intake = intake
+        self.reader = UplinkReader(f"UP_0{number}", *none, intake)
         self.reader.look_due = False
         self.looking = Looking(*own)
         self.reader.hashes = cast("MessageHashes", self.looking)
@@ -71,8 +70,10 @@ def fork_of(continuity: Continuity, device: str) -> Fork:
 async def test_a_repeat_is_compared_by_the_reader_that_read_it(tmp_path: Path) -> None:
     continuity = Continuity()
     async with await Registry.open(tmp_path / "hub.db") as registry:
-        one = Shard(0, continuity, registry, "VID-001", "VID-002")
-        other = Shard(1, continuity, registry, "VID-003")
+        dictionaries = Dictionaries(cast("JetStreamApi", None), registry, FakeClock())
+        intake = UplinkIntake(continuity, registry, dictionaries)
+        one = Shard(0, intake, "VID-001", "VID-002")
+        other = Shard(1, intake, "VID-003")
         await one.brings("VID-001", 1, 2, 3, 2)
         await until(lambda: one.looking.asked == ["VID-001"])
         # While that is being compared, the next is found, and another shard brings something.

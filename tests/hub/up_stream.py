@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import shutil
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from backhaul_codec import Point, encode_frame, encode_point
 from backhaul_codec.points import JSON, Opaque
 from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.continuity.lane_key import LaneKey
+from backhaul_hub.continuity.lane_log import LaneFolding
 from backhaul_hub.db.store import Registry
 from backhaul_hub.lane_records.device_words import WordBook
 from backhaul_hub.lane_records.device_words_store import restore
@@ -26,7 +28,7 @@ from tests.support.rig import patient
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
     from backhaul_hub.continuity.lane_state import LaneState
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 STREAM = "UP_00"
 DEVICE = "VID-001"
 LANE = LaneKey(DEVICE, "bulk", 7)
+AT_ONCE = partial(LaneFolding, 0, 1)
+"""Each turn goes into rows: the log of turns stays empty."""
 
 
 class Up:
@@ -52,6 +56,8 @@ class Up:
         self.unreadable: list[str] = []
         """Devices of messages that count as garbage."""
         self.read_many: ReadMany = read_many
+        self.folding: Callable[[], LaneFolding] = LaneFolding
+        """Of each start: by default the log of turns has all, and no row is put."""
 
     async def create(self, **config: object) -> None:
         await self.api.request(
@@ -135,6 +141,7 @@ class Up:
             intake = UplinkIntake(
                 *(self.continuity, self.registry, self.dictionaries),
                 words=words,
+                folding=self.folding(),
                 unreadable=self.unreadable.append,
             )
             self.reader = UplinkReader(STREAM, client, self.api, intake)

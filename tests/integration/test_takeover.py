@@ -61,7 +61,7 @@ async def test_nothing_is_lost_and_nothing_done_twice_whoever_leads(tmp_path: Pa
                 await until(
                     lambda: machines.tables("a") == machines.tables("b"), "both hold the same rows"
                 )
-                assert machines.tables("a")["lane"], "the vehicle's lanes are among them"
+                assert machines.tables("a")["lane_log"], "the vehicle's lanes are among them"
         finally:
             await machines.stop()
 

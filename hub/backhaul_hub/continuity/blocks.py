@@ -7,7 +7,7 @@ the blocks in hub.db, written with the read position.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from backhaul_codec.ranges import RangeSet
@@ -72,7 +72,9 @@ class BlockContent:
     block: Block
     lanes: dict[LaneKey, RangeSet] = field(default_factory=dict)
     changed: set[LaneKey] = field(default_factory=set)
-    """Lanes that are not stored as they are here."""
+    """Lanes whose rows are not as they are here."""
+    added: list[tuple[LaneKey, int]] = field(default_factory=list)
+    """What no turn has told yet."""
 
     def add(self, stream_seq: int, stored_ns: int, place: tuple[LaneKey, int] | None) -> None:
         """Take in a message; `place` in its lane, None for one that has none."""
@@ -88,14 +90,16 @@ class BlockContent:
             held = self.lanes[key] = RangeSet()
         if held.add(seq):
             self.changed.add(key)
+            self.added.append((key, seq))
 
 
 class BlockLog:
-    """The blocks of one stream that are being read: the newest, and those not stored yet."""
+    """The blocks of one stream that are being read: the newest, and those whose rows are to be put."""
 
     def __init__(self, newest: BlockContent | None = None) -> None:
         self._open: dict[int, BlockContent] = {}
         self._touched: set[int] = set()
+        self._untold: set[int] = set()
         if newest is not None:
             self._open[newest.block.number] = newest
 
@@ -106,7 +110,7 @@ class BlockLog:
         if content is None:
             content = self._open[number] = BlockContent(Block(number))
         content.add(stream_seq, stored_ns, place)
-        self._touched.add(number)
+        self._touch(number)
 
     def add_held(self, stream_seq: int, place: tuple[LaneKey, int]) -> bool:
         """Take in that a message of an open block counts as held now; False where its block is not open."""
@@ -114,25 +118,92 @@ class BlockLog:
         if content is None:
             return False
         content.hold(*place)
-        self._touched.add(content.block.number)
+        self._touch(content.block.number)
         return True
 
+    def contents(self) -> Mapping[int, BlockContent]:
+        """Return the open blocks by number."""
+        return self._open
+
+    def take_news(self) -> list[tuple[Block, list[tuple[LaneKey, int]]]]:
+        """Return the open blocks that changed since the last call, each with the messages that came into it."""
+        news: list[tuple[Block, list[tuple[LaneKey, int]]]] = []
+        for number in sorted(self._untold):
+            content = self._open[number]
+            news.append((content.block, content.added))
+            content.added = []
+        self._untold.clear()
+        return news
+
+    def take_closed(self) -> list[tuple[Block, Mapping[LaneKey, RangeSet]]]:
+        """Return the blocks behind which another has begun, with the lanes that changed in them; forget them."""
+        if len(self._open) < 2:
+            return []
+        newest = max(self._open)
+        return self._take([number for number in sorted(self._touched) if number != newest])
+
     def take_changes(self) -> list[tuple[Block, Mapping[LaneKey, RangeSet]]]:
-        """Return the blocks that changed with the lanes that changed in them; keep the newest."""
+        """Return the blocks whose rows are not as they are here with the lanes that changed in them; keep the newest."""
+        return self._take(sorted(self._touched))
+
+    def replace(self, newest: BlockContent | None) -> None:
+        """Go on in `newest`: it is open, or its rows are as it is. None: in a block that is not begun."""
+        if newest is not None and self._open.get(newest.block.number) is newest:
+            return
+        self._open = {} if newest is None else {newest.block.number: newest}
+        self._touched.clear()
+        self._untold.clear()
+
+    def catch_up(self, block: Block, added: Iterable[tuple[LaneKey, int]]) -> None:
+        """Take in a turn that was told: the record of the newest block after it, and the messages that it added."""
+        content = self._open.setdefault(block.number, BlockContent(block))
+        content.block = block
+        for place in added:
+            content.hold(*place)
+        content.added = []
+        self._touched.add(block.number)
+
+    def forget(self, key: LaneKey) -> None:
+        """Forget a lane."""
+        for content in self._open.values():
+            if content.lanes.pop(key, None) is not None:
+                content.changed.discard(key)
+                content.added = [place for place in content.added if place[0] != key]
+
+    def _touch(self, number: int) -> None:
+        self._touched.add(number)
+        self._untold.add(number)
+
+    def _take(self, numbers: list[int]) -> list[tuple[Block, Mapping[LaneKey, RangeSet]]]:
         changes: list[tuple[Block, Mapping[LaneKey, RangeSet]]] = []
-        for number in sorted(self._touched):
+        for number in numbers:
             content = self._open[number]
             changes.append((content.block, {key: content.lanes[key] for key in content.changed}))
             content.changed.clear()
+        self._touched.difference_update(numbers)
         newest = max(self._open, default=0)
-        self._open = {number: each for number, each in self._open.items() if number == newest}
-        self._touched.clear()
+        for number in [number for number in self._open if number != newest]:
+            del self._open[number]
+            self._touched.discard(number)
+            self._untold.discard(number)
         return changes
 
-    def replace(self, newest: BlockContent | None) -> None:
-        """Forget the open block; go on in `newest`, None for a block that is not begun."""
-        self._open = {} if newest is None else {newest.block.number: newest}
-        self._touched.clear()
+
+class OpenBlocks:
+    """The open blocks of all streams."""
+
+    def __init__(self) -> None:
+        self.logs: dict[str, BlockLog] = {}
+
+    def of(self, stream: str) -> BlockLog:
+        """Return those of one stream."""
+        return self.logs.setdefault(stream, BlockLog())
+
+    def forget(self, keys: Iterable[LaneKey]) -> None:
+        """Forget lanes."""
+        for key in keys:
+            for each in self.logs.values():
+                each.forget(key)
 
 
 @dataclass(frozen=True, slots=True)

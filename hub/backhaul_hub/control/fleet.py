@@ -35,14 +35,15 @@ class Devices:
 
     def __init__(self) -> None:
         self._known: dict[str, Device] = {}
+        self._active: dict[str, Device] = {}
 
     def known(self) -> dict[str, Device]:
         """Return all devices by their ids; never changed, but replaced."""
         return self._known
 
     def active(self) -> dict[str, Device]:
-        """Return the devices that may connect: all but those that were revoked."""
-        return {id_: device for id_, device in self._known.items() if not device.revoked_ns}
+        """Return the devices that may connect, all but those that were revoked; never changed, but replaced."""
+        return self._active
 
     def one(self, id_: str) -> Device | None:
         """Return a device that may connect, None for any other."""
@@ -52,6 +53,7 @@ class Devices:
     def replace(self, known: dict[str, Device]) -> None:
         """Take in that hub.db was read again."""
         self._known = known
+        self._active = {id_: device for id_, device in known.items() if not device.revoked_ns}
 
     def token_of(self, device: str) -> str | None:
         """Return the token of a device that may connect."""

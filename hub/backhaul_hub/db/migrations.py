@@ -12,7 +12,7 @@ from backhaul_hub.errors import RegistryError
 if TYPE_CHECKING:
     import aiosqlite
 
-SCHEMA_VERSION = 18
+SCHEMA_VERSION = 19
 
 _DEVICE_NODE = """
 CREATE TABLE device_node (
@@ -45,6 +45,7 @@ _STEPS = {
     15: tables.DICTIONARIES,
     16: tables.ALERTS,
     17: tables.PAGE_LOGINS,
+    18: tables.LANE_LOG,
 }
 
 SCHEMA = f"""
@@ -130,7 +131,7 @@ CREATE TABLE vehicle_clock (
 {_DEVICE_NODE}{tables.HEADS}{tables.CONFLICTS}{tables.OUTBOX}{tables.DEVICE_KNOWLEDGE}{tables.COMMANDS}
 {tables.SHADOWS}{tables.ENROLMENT}{tables.REVOCATIONS}{tables.PEOPLE}
 {tables.KEY_ROTATIONS}{tables.GENERATIONS}{tables.VEHICLES}{tables.IMPORTS}{tables.DICTIONARIES}
-{tables.ALERTS}{tables.PAGE_LOGINS}
+{tables.ALERTS}{tables.PAGE_LOGINS}{tables.LANE_LOG}
 """
 
 

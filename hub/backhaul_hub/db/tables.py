@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+LANE_LOG = """
+CREATE TABLE lane_log (
+    number INTEGER PRIMARY KEY,
+    content BLOB NOT NULL
+) STRICT;
+"""
 HEADS = """
 CREATE TABLE head (
     device TEXT NOT NULL,

@@ -1,19 +1,33 @@
-"""The rows of hub.db that continuity rests on: lanes, and how far each stream of UP was read."""
+"""The rows of hub.db that continuity rests on: lanes, and how far each stream of UP was read.
+
+What the newest turns changed in lanes may stand in the log of turns alone (continuity/lane_log.py).
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
 from backhaul_codec.ranges import RangeSet
-from backhaul_hub.continuity import chain
+from backhaul_hub.continuity import chain, lane_log
 from backhaul_hub.continuity.lane_key import LaneKey
+from backhaul_hub.continuity.lane_log import LaneRow
 from backhaul_hub.continuity.lane_state import Explained, LaneState
 from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.store import Registry
 
+# In one statement: between two a turn may move lanes from the log into their rows. SQLite looks through the log's
+# bytes faster than anybody reads them.
+_LANES_AND_LOG = (
+    "SELECT device, lane, epoch, held, aged, seen, receipts, said, messages, repeats, body_bytes,"
+    " last_seen_ns, chain, NULL FROM lane WHERE ?1 IN ('', device)"
+    " UNION ALL SELECT '', '', 0, '', '', '', '', 0, 0, 0, 0, number, '', content FROM lane_log"
+    " WHERE ?1 = '' OR instr(content, CAST(?1 AS BLOB))"
+)
 _PUT_LANE = "INSERT OR REPLACE INTO lane VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
@@ -34,12 +48,24 @@ class ReadPosition:
 
 async def read_lanes(registry: Registry, device: str = "") -> dict[LaneKey, LaneState]:
     """Return continuity's books at the last `store`, of one device or (empty) of all."""
-    rows = await registry.fetch(
-        "SELECT device, lane, epoch, held, aged, seen, receipts, said, messages, repeats,"
-        " body_bytes, last_seen_ns, chain FROM lane WHERE ?1 IN ('', device)",
-        (device,),
-    )
-    return {LaneKey(*row[:3]): _lane_state(*row[3:]) for row in rows}
+    rows = await registry.fetch(_LANES_AND_LOG, (device,))
+    found: dict[LaneKey, Sequence[Any]] = {_key(row): row for row in rows if row[13] is None}
+    for _, content in sorted((row[11], row[13]) for row in rows if row[13] is not None):
+        turn = lane_log.from_bytes(content)
+        for key in turn.gone:
+            found.pop(key, None)
+        found |= {_key(row): row for row in turn.lanes if device in ("", row[0])}
+    return {key: _lane_state(*row[3:13]) for key, row in found.items()}
+
+
+async def read_turns(registry: Registry) -> list[tuple[int, bytes]]:
+    """Return the turns that stand in the log as bytes, with their numbers, in order.
+
+    Raises:
+        RegistryError: the database refused.
+    """
+    rows = await registry.fetch("SELECT number, content FROM lane_log ORDER BY number")
+    return [(number, content) for number, content in rows]
 
 
 async def read_position(registry: Registry, stream: str) -> ReadPosition:
@@ -77,7 +103,7 @@ async def store_positions(
     Raises:
         RegistryError: the database refused; nothing was written.
     """
-    rows = [_lane_row(key, state) for key, state in lanes.items()]
+    rows = [lane_row(key, state) for key, state in lanes.items()]
     read = [
         (stream, at.created, at.seq, at.quarantined, at.stored_ns, at.first_seq)
         for stream, at in positions.items()
@@ -91,7 +117,34 @@ async def store_positions(
     )
 
 
-def _lane_row(key: LaneKey, state: LaneState) -> tuple[object, ...]:
+def log_turn(number: int, content: bytes) -> RowChange:
+    """Return the statement that writes a turn into the log."""
+    return RowChange("INSERT INTO lane_log VALUES (?, ?)", [(number, content)])
+
+
+async def log_without(registry: Registry, device: str) -> RowChange:
+    """Return the statement after which the log of turns has nothing of a device. No reader may run meanwhile.
+
+    Raises:
+        RegistryError: the database refused.
+    """
+    rows = await registry.fetch(
+        "SELECT number, content FROM lane_log WHERE instr(content, CAST(? AS BLOB))", (device,)
+    )
+    less = [
+        (lane_log.to_bytes(lane_log.from_bytes(content).without(device)), number)
+        for number, content in rows
+    ]
+    return RowChange("UPDATE lane_log SET content = ? WHERE number = ?", less)
+
+
+def forget_turns(through: int) -> RowChange:
+    """Return the statement that deletes the turns up to a number: all that they say stands in rows."""
+    return RowChange("DELETE FROM lane_log WHERE number <= ?", [(through,)])
+
+
+def lane_row(key: LaneKey, state: LaneState) -> LaneRow:
+    """Return a lane as hub.db has it."""
     return (
         *key,
         _text(state.held),
@@ -108,6 +161,11 @@ def _lane_row(key: LaneKey, state: LaneState) -> tuple[object, ...]:
     )
 
 
+def _key(row: Sequence[Any]) -> LaneKey:
+    # Each row brings texts of its own, of the same few names.
+    return LaneKey(sys.intern(row[0]), sys.intern(row[1]), row[2])
+
+
 def _lane_state(
     held: str,
     aged: str,
@@ -120,10 +178,10 @@ def _lane_state(
     last_seen_ns: int,
     links: str,
 ) -> LaneState:
-    explained = msgspec.json.decode(receipts or "[]", type=list[Explained])
+    explained = msgspec.json.decode(receipts, type=list[Explained]) if receipts else []
     return LaneState(
         _ranges(held),
-        _ranges(aged or "[]"),
+        _ranges(aged),
         _ranges(held if seen is None else seen),
         RangeSet((low, high) for low, high, _ in explained),
         explained,
@@ -137,8 +195,11 @@ def _lane_state(
 
 
 def _text(ranges: RangeSet) -> str:
+    if len(ranges) == 1:  # nearly every one
+        [(low, high)] = ranges
+        return f"[[{low},{high}]]"
     return msgspec.json.encode(list(ranges)).decode()
 
 
 def _ranges(text: str) -> RangeSet:
-    return RangeSet(msgspec.json.decode(text, type=list[tuple[int, int]]))
+    return RangeSet(msgspec.json.decode(text, type=list[tuple[int, int]]) if text else ())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 from nats.aio.client import Client
 
 from backhaul_codec import CodecError, peek
@@ -11,16 +10,12 @@ from backhaul_codec.subjects import SubjectError, parse_uplink
 from backhaul_hub.continuity.examine import own_hash
 from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.continuity.lane_key import LaneKey
-from backhaul_hub.db.store import Registry
+from backhaul_hub.lane_records.block_store import BlockStore
 from backhaul_hub.nats.stream_reader import StoredReader
 
 HASHES_MAX = 512
 """Seqs in one question."""
 _BATCH_MESSAGES = 1024
-_BLOCKS_OF = (
-    "SELECT low, high, ranges FROM block_lane JOIN block USING (stream, number)"
-    " WHERE stream = ? AND device = ? AND lane = ? AND epoch = ? ORDER BY number"
-)
 
 
 class MessageHashes:
@@ -29,15 +24,16 @@ class MessageHashes:
     Args:
         client: a connection in account HUB.
         stream: the UP stream.
+        blocks: its blocks.
     """
 
     def __init__(
-        self, client: Client, stream: str, continuity: Continuity, registry: Registry
+        self, client: Client, stream: str, continuity: Continuity, blocks: BlockStore
     ) -> None:
         self._client = client
         self._stream = stream
         self._continuity = continuity
-        self._registry = registry
+        self._blocks = blocks
 
     async def of(self, key: LaneKey, low: int, high: int) -> list[str | None]:
         """Return the hash of each seq from `low` to `high` in hex, by UP's messages.
@@ -53,10 +49,9 @@ class MessageHashes:
         if state is None:
             return [None] * (high - low + 1)
         found: dict[int, str] = {}
-        for first, last, text in await self._registry.fetch(_BLOCKS_OF, (self._stream, *key)):
-            ranges = RangeSet(msgspec.json.decode(text, type=list[tuple[int, int]]))
+        for block, ranges in await self._blocks.places(key):
             if any(seq in ranges for seq in range(low, high + 1) if seq not in found):
-                await self._look(key, first, last, low, high, found)
+                await self._look(key, block.low, block.high, low, high, found)
         unreadable = RangeSet(
             (a, b) for a, b, why in state.receipts if why.startswith("unreadable")
         )

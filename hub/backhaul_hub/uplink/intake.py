@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import structlog
 
 from backhaul_codec.wire.expansion import Expansion
+from backhaul_hub.continuity import lane_log
+from backhaul_hub.continuity.blocks import OpenBlocks
 from backhaul_hub.continuity.examine import Examined, Find, UnreadableError
 from backhaul_hub.continuity.lane_book import Continuity
+from backhaul_hub.continuity.lane_key import LaneKey
+from backhaul_hub.continuity.lane_log import LaneFolding, LoggedBlock, LoggedTurn, logged_block
+from backhaul_hub.continuity.lane_state import LaneState
 from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import RegistryError
-from backhaul_hub.lane_records.block_store import forget_lanes
+from backhaul_hub.lane_records.block_store import forget_lanes, put_blocks
 from backhaul_hub.lane_records.device_words import WordBook
-from backhaul_hub.lane_records.lane_rows import ReadPosition, store_positions
+from backhaul_hub.lane_records.lane_rows import (
+    ReadPosition,
+    forget_turns,
+    lane_row,
+    log_turn,
+    read_turns,
+    store_positions,
+)
 from backhaul_hub.nats.stream_reader import Stored
 from backhaul_hub.uplink.consumer import Consumer
 from backhaul_hub.uplink.dictionaries import Dictionaries
@@ -40,6 +53,7 @@ class UplinkIntake:
         expanded: told of each other message: its device, what it comes to, its bytes, and when it was
             stored (ns).
         examine: other than `examine_many`, with the same results.
+        folding: when what turns changed goes into rows.
     """
 
     def __init__(
@@ -53,11 +67,17 @@ class UplinkIntake:
         expanded: Callable[[str, Expansion, int, int], None] = lambda *_: None,
         *,
         examine: ExamineMany | None = None,
+        folding: LaneFolding | None = None,
     ) -> None:
         self.continuity = continuity
         self.registry = registry
         self.dictionaries = dictionaries
         self.words = words or WordBook(continuity)
+        self.blocks = OpenBlocks()
+        """Those of all streams; whoever reads one says `begin` first."""
+        self._folding = folding or LaneFolding()
+        self._beginning, self._begun = asyncio.Lock(), False
+        self._logged: defaultdict[str, list[LoggedBlock]] = defaultdict(list)
         self.unreadable = unreadable
         self._consumers = (dictionaries, *consumers)
         self._expanded = expanded
@@ -95,17 +115,49 @@ class UplinkIntake:
         for consumer in self._consumers:
             consumer.on_message(said, is_new)
 
+    async def begin(self) -> None:
+        """Take in the log of turns, once. Raises: RegistryError: the database refused."""
+        async with self._beginning:
+            if self._begun:
+                return
+            for number, content in await read_turns(self.registry):
+                turn = lane_log.from_bytes(content)
+                if turn.gone:
+                    for blocks in self._logged.values():
+                        blocks[:] = [each.without(turn.gone) for each in blocks]
+                for each in turn.blocks:
+                    self._logged[each.stream].append(each)
+                lanes = {LaneKey(*row[:3]) for row in turn.lanes}
+                streams = [each.stream for each in turn.blocks]
+                self._folding.note(number, len(content), lanes, streams)
+            self._begun = True
+
+    def catch_up(self, stream: str, number: int) -> None:
+        """Take in the log's word on the open block of a stream; its rows are there already."""
+        for each in self._logged.pop(stream, ()):
+            if each.number == number:
+                self.blocks.of(stream).catch_up(each.block, each.added)
+
     async def store(
-        self, positions: Mapping[str, ReadPosition], changes: Sequence[RowChange]
+        self,
+        positions: Mapping[str, ReadPosition],
+        changes: Sequence[RowChange],
+        *,
+        whole: bool = False,
     ) -> None:
         """Store the positions in these streams and all changes on the way to them, trying until the disk takes it.
 
-        To be called by the holder of the registry's turn.
+        To be called by the holder of the registry's turn. `whole`: open blocks are others than turns have told.
         """
-        lanes = self.continuity.take_changed()
+        # One that has come back in the same turn has a row, and all that blocks say of it is true.
+        known = self.continuity.lanes
+        gone = [key for key in self.continuity.take_forgotten() if key not in known]
+        self.blocks.forget(gone)
+        lanes, logged = self._log_turn(gone, whole=whole)
         changes = [
             *changes,
-            *forget_lanes(self.continuity.take_forgotten()),
+            *logged,
+            *forget_lanes(gone),
             *self.words.take_changes(),
             *(change for each in self._consumers for change in each.take_changes()),
         ]
@@ -113,6 +165,29 @@ class UplinkIntake:
         while True:
             async with trouble:
                 return await store_positions(self.registry, positions, lanes, changes)
+
+    def _log_turn(
+        self, gone: list[LaneKey], *, whole: bool
+    ) -> tuple[dict[LaneKey, LaneState], list[RowChange]]:
+        """Return the lanes to be put into rows, and the statements for blocks and the log."""
+        known, changed = self.continuity.lanes, self.continuity.take_changed()
+        news = [
+            logged_block(stream, *each)
+            for stream, log in self.blocks.logs.items()
+            for each in log.take_news()
+        ]
+        lanes = [lane_row(key, state) for key, state in changed.items()]
+        content = lane_log.to_bytes(LoggedTurn(lanes, gone, news))
+        number = self._folding.last + 1
+        streams = [each.stream for each in news]
+        self._folding.note(number, len(content), changed.keys(), streams)
+        fold = self._folding.whole() if whole else self._folding.next(len(known))
+        put = put_blocks({each: self.blocks.of(each).take_changes() for each in fold.streams})
+        if fold.through:
+            put.append(forget_turns(fold.through))
+        if fold.through < number and (changed or gone or news):
+            put.append(log_turn(number, content))
+        return {key: known[key] for key in fold.lanes if key in known}, put
 
     def stored(self) -> None:
         """Tell all consumers that the turn is on disk."""

@@ -207,16 +207,19 @@ class WatermarkNotifier:
         if settled != self._was_settled:
             moved = known
         before, self._known, self._was_settled = self._known, known, settled
-        for device in (*moved, *(each for each in known if each not in before)):
+        for device in moved:
             self._due[device] = self._due_of_former[device] = None
+        if known is not before:  # which costs as much as there are devices
+            for device in known:
+                if device not in before:
+                    self._due[device] = self._due_of_former[device] = None
         return known, settled
 
     def _up_since(self, now_s: float) -> dict[str, float]:
         """Return the connected devices, and since when; the same number for the same link."""
-        found = {}
-        for device in self.devices():
-            link = self.links.get(device)
-            if link is None or not link.up:
+        found, known = {}, self.devices()
+        for device, link in self.links.items():
+            if not link.up or device not in known:
                 continue
             since_ns, since_s = self._up.get(device, (0, 0.0))
             if since_ns != link.since_ns:

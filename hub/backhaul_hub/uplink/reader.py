@@ -15,7 +15,7 @@ from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
 from backhaul_codec.ranges import RangeSet
-from backhaul_hub.continuity.blocks import BlockContent, BlockLog, block_of
+from backhaul_hub.continuity.blocks import BlockContent, block_of
 from backhaul_hub.continuity.examine import (
     Examined,
     MissingDictionaryError,
@@ -78,8 +78,8 @@ class UplinkReader:
         self._intake = intake
         self._continuity, self._registry = intake.continuity, intake.registry
         self._dictionaries = intake.dictionaries
-        self._blocks = BlockStore(self._registry, stream)
-        self._log = BlockLog()
+        self._blocks = BlockStore(self._registry, stream, intake.blocks)
+        self._log = intake.blocks.of(stream)
         self._audit = Audit(stream, api, self._reader, self._blocks, self._dictionaries, doubt)
         self._trouble = Trouble(
             log, "uplink_interrupted", *TROUBLES, over="uplink_resumed", stream=stream
@@ -88,14 +88,18 @@ class UplinkReader:
         self._last_is_there = False
         self._catch_up_to = 0
         self._thinned: set[LaneKey] = set()
-        self.hashes = MessageHashes(client, stream, self._continuity, self._registry)
+        self.hashes = MessageHashes(client, stream, self._continuity, self._blocks)
         self._judging: asyncio.Task[None] | None = None
         # Lanes in which something came again: others may be in another shard, where UP holds them.
         self._repeated: set[LaneKey] = set()
 
     async def begin(self) -> None:
         """Read in hub.db where to read on."""
+        await self._intake.begin()
         self.position = await read_position(self._registry, self.stream)
+        number = block_of(self.position.seq)
+        self._log.replace(await self._blocks.content(number))
+        self._intake.catch_up(self.stream, number)
 
     def end(self) -> None:
         """Read no more."""
@@ -190,7 +194,7 @@ class UplinkReader:
         )
         self._last_is_there = True
         self._note_progress()
-        return self._blocks.put(self._log.take_changes())
+        return self._blocks.put(self._log.take_closed())
 
     async def take_up(self) -> bool:
         """Take up messages that were read before their dictionary came; return whether any were looked at."""
@@ -214,7 +218,7 @@ class UplinkReader:
                     elif self._tell(message, said):
                         await self._hold(message.seq, said, old)
                 blocks = [(each.block, _changed(each)) for each in old.values()]
-                await self._store(self._blocks.put([*blocks, *self._log.take_changes()]))
+                await self._store(self._blocks.put(blocks))
             self._intake.stored()
         if missing:  # it has made room for another one meanwhile
             self._dictionaries.awaited.gone(row)
@@ -306,8 +310,8 @@ class UplinkReader:
         if count & (count - 1) == 0:
             log.error("device_beyond_bounds", device=key.device, bound=bound, messages=count)
 
-    async def _store(self, changes: Sequence[RowChange]) -> None:
-        await self._intake.store({self.stream: self.position}, changes)
+    async def _store(self, changes: Sequence[RowChange], *, whole: bool = False) -> None:
+        await self._intake.store({self.stream: self.position}, changes, whole=whole)
 
     async def _look(self) -> None:
         """Audit the stream, and stop counting on lost messages."""
@@ -342,7 +346,10 @@ class UplinkReader:
                 *self._blocks.drop({*finding.aged, *touched}),
                 *self._blocks.put((each.block, each.lanes) for each in finding.remade),
             ]
-            await self._store(changes)
+            is_open = bool(self._log.contents().keys() & {*finding.aged, *touched})
+            if is_open:
+                self._log.replace(None)
+            await self._store(changes, whole=is_open)
         if finding.reasons:
             self._thinned |= changed.keys()
             log.error(
