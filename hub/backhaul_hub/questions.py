@@ -9,6 +9,9 @@ from msgspec import Meta
 
 from backhaul_hub.alert_settings import Severity
 
+WHO_HEADER = "Backhaul-Who"
+"""In which a command line says whose it is: by the machine's word, since its login has every right."""
+
 
 def subject(service: str) -> str:
     """Return the subject on which operators ask a service, in account HUB."""
@@ -262,6 +265,19 @@ class AddDevice(msgspec.Struct, forbid_unknown_fields=True):
 
 class Revoke(msgspec.Struct, forbid_unknown_fields=True):
     """A device that is to be shut out for ever."""
+
+    device: str
+
+
+class Erase(msgspec.Struct, forbid_unknown_fields=True):
+    """A device, or a person, to be erased."""
+
+    device: str = ""
+    person: str = ""
+
+
+class TablesErased(msgspec.Struct, forbid_unknown_fields=True):
+    """An operator's word that the tables hold nothing of an erased device."""
 
     device: str
 

@@ -27,7 +27,7 @@ PAGING = ("pages", "answer_pages")
 """They ask for one page after another, which only reads."""
 READING = (
     *("tokens", "users", "completeness", "event-hours", "dry-run"),
-    *("import-start", "import-look"),
+    *("import-start", "import-look", "audit-names", "erase-plan", "erasures"),
 )
 ANNA = Person("anna", "fleet", May.READ)
 
@@ -49,7 +49,9 @@ class Wire:
         async def respond(body: bytes) -> None:
             said.append(body)
 
-        await self.served[subject](SimpleNamespace(subject=subject, data=body, respond=respond))
+        await self.served[subject](
+            SimpleNamespace(subject=subject, data=body, respond=respond, headers=None)
+        )
         return json.loads(said[0])
 
 
@@ -103,6 +105,7 @@ def table() -> list[Endpoint]:
     anything: Any = SimpleNamespace()
     names = "node get set tree conflicts settle devices revert commands state events shadow desire command"
     names += " alerts acknowledge silence history"
+    names += " plan erase erasures tables_erased"
     for name in names.split():
         setattr(anything, name, partial(named, name))
     others = (
@@ -125,7 +128,7 @@ def table() -> list[Endpoint]:
         files=SimpleNamespace(files=partial(named, "files")),
         health=partial(named, "health"),
     )
-    acts = Acts(Path(), anything, anything, anything, anything)
+    acts = Acts(Path(), anything, anything, anything, anything, anything)
     rest = dict.fromkeys(others, partial(named, "other"))
     return endpoints(anything, anything, page, acts.table(), **rest)
 
@@ -148,7 +151,7 @@ def test_a_subcommand_has_a_question_asked_again_if_it_only_reads() -> None:
 
 def test_the_table_names_each_service_once_and_a_right_wherever_people_are_answered() -> None:
     found = table()
-    assert len({each.service for each in found}) == len(found) == 46
+    assert len({each.service for each in found}) == len(found) == 51
     assert all((each.right is None) == (each.people is None) for each in found)
     assert {each.service: each.right for each in found if each.people} == {
         **dict.fromkeys(("devices", "get", "tree", "conflicts", "commands"), May.READ),

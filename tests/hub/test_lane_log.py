@@ -24,7 +24,8 @@ from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.continuity.lane_log import Fold, LaneFolding
 from backhaul_hub.db.store import Registry
 from backhaul_hub.lane_records.block_store import BlockStore
-from backhaul_hub.lane_records.lane_rows import log_without, read_lanes
+from backhaul_hub.lane_records.lane_rows import read_lanes
+from backhaul_hub.lane_records.log_into_rows import put_log_into_rows
 from backhaul_hub.nats.stream_reader import Stored
 from backhaul_hub.uplink.audit import AuditFindings
 from backhaul_hub.uplink.dictionaries import Dictionaries
@@ -58,6 +59,7 @@ operations = st.lists(
     st.one_of(
         st.tuples(st.just("turn"), st.lists(message, min_size=1, max_size=9)),
         st.tuples(st.just("start")),
+        st.tuples(st.just("rows")),
         st.tuples(st.just("garbage"), st.sampled_from(range(2))),
         st.tuples(st.just("lost"), st.sampled_from(range(2)), st.integers(0, 3)),
         st.tuples(st.just("aged"), st.sampled_from(range(2)), st.integers(0, 3)),
@@ -109,6 +111,11 @@ class ControlPlane:
             await reader.begin()
             reader.judge_repeats = lambda: None  # type: ignore[method-assign]
             reader.look_due = False
+
+    async def rows(self) -> None:
+        """Stop, have everything put into rows, and start again."""
+        await put_log_into_rows(self.registry)
+        await self.start()
 
     async def turn(self, messages: Sequence[tuple[int, str, int, int]]) -> None:
         at = [reader.position.seq for reader in self.readers]
@@ -199,24 +206,16 @@ def test_a_fold_begins_with_many_lanes_or_many_bytes_and_ends_behind_its_beginni
     assert folding.next(lanes=3) == Fold([keys[0]], [], 5), "it has many bytes"
 
 
-async def test_the_log_forgets_a_device(tmp_path: Path) -> None:
+async def test_nothing_stands_in_the_log_once_it_is_put_into_rows(tmp_path: Path) -> None:
     async with await Registry.open(tmp_path / "hub.db") as registry:
         control = ControlPlane(registry, LaneFolding)
         await control.start()
         await control.turn([(0, device, 7, 1) for device in DEVICES])
-        kept = {
-            key: state
-            for key, state in control.continuity.lanes.items()
-            if key.device != DEVICES[0]
-        }
-        await registry.write([await log_without(registry, DEVICES[0])])
-        assert await read_lanes(registry) == kept
-        await control.start()
-        assert control.readers[0].position.seq == len(DEVICES)
-        store = BlockStore(registry, STREAMS[0], control.intake.blocks)
-        assert await store.lanes_in([0]) == {key: state.held for key, state in kept.items()}
-        [(content,)] = await registry.fetch("SELECT content FROM lane_log")
-        assert DEVICES[0].encode() not in content
+        assert await registry.fetch("SELECT * FROM lane") == []
+        await control.rows()
+        assert await registry.fetch("SELECT * FROM lane_log") == []
+        rows = await registry.fetch("SELECT device FROM block_lane ORDER BY device")
+        assert [device for (device,) in rows] == list(DEVICES)
 
 
 @given(operations, st.integers(1, 30), st.integers(1, 4))

@@ -6,6 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from backhaul_hub.control.acts import Acts
+from backhaul_hub.control.erasing import ErasureActs
 
 _NOTHING: Any = None
-ACTS = tuple(each.service for each in Acts(Path(), _NOTHING, _NOTHING, _NOTHING, _NOTHING).table())
+_ERASURES = ErasureActs(Path(), _NOTHING, _NOTHING, _NOTHING, _NOTHING, None, _NOTHING)
+ACTS = tuple(
+    each.service for each in Acts(Path(), _NOTHING, _NOTHING, _NOTHING, _NOTHING, _ERASURES).table()
+)

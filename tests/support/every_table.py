@@ -15,6 +15,7 @@ from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.fleet.job import FleetJob
 from backhaul_spark.fleet.settings import FleetSettings
 from backhaul_spark.ingest.batch import Ingest
+from backhaul_spark.jobs.erase import TableErasure
 from backhaul_spark.nats.messages import gap_batch, message_batch
 from backhaul_spark.nats.offsets import GAP_RETENTION, Span
 from backhaul_spark.places.settings import PlacesSettings
@@ -50,6 +51,7 @@ def write_every_table(root: Path) -> None:
         FleetJob(str(root), SYSTEM_CLOCK, FleetSettings()).run(day)
     _said_by_the_twin_job(str(root))
     _made_of_positions(root)
+    TableErasure(str(root), SYSTEM_CLOCK).run(["VID-999"])
 
 
 def _made_of_positions(root: Path) -> None:

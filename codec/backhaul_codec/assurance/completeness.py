@@ -20,10 +20,11 @@ from backhaul_codec.ranges import RangeSet
 
 HOUR_NS = 3_600_000_000_000
 
-HourState = Literal["complete", "explained", "waiting", "imported"]
+HourState = Literal["complete", "explained", "waiting", "imported", "erased"]
 
 NO_MARK_AFTER = "the vehicle has not spoken since this hour"
 IMPORT_UNFINISHED = "an import of this hour was not finished: run the same import again"
+ERASED = "nothing is kept of this vehicle, on request"
 ALSO_IMPORTED = "readings of this hour were imported as well"
 TWO_MACHINES = (
     "two machines wrote in this epoch; of the other one's messages it is not known which are here"
@@ -109,7 +110,7 @@ class HourReport:
 
     `complete`: every seq of the hour is held. `explained`: all that is not held has its reason.
     `waiting`: something is missing, or nobody can know yet (`why` says so). `imported`: all that was
-    imported of it is held, and no vehicle has spoken of it.
+    imported of it is held, and no vehicle has spoken of it. `erased`: nothing is kept of the vehicle, on request.
     """
 
     hour_ns: int

@@ -39,6 +39,8 @@ class Alive(msgspec.Struct, frozen=True):
     jobs: tuple[JobStand, ...] = ()
     written_ns: dict[str, int] = {}
     """By table, when it was last written; ns since the Unix epoch."""
+    erased: tuple[str, ...] = ()
+    """Devices that were erased from the tables."""
 
 
 _Name = Annotated[str, Meta(min_length=1, max_length=255)]

@@ -16,6 +16,7 @@ from backhaul_hub.access.revocations import revocations
 from backhaul_hub.backup.last_backup import last_backup
 from backhaul_hub.backup.traces import Traces, has_durables, traces
 from backhaul_hub.db.devices import read_devices
+from backhaul_hub.db.erased import erasures
 from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import LostRegistryError
 from backhaul_hub.nats.jetstream import JetStreamApi
@@ -49,6 +50,8 @@ async def require_registry(
     # Of a hub that knows its devices, one question: all else takes seconds where there are thousands.
     if devices and (api is None or await has_durables(api, devices)):
         return
+    if not devices and await erasures(registry):
+        return  # it knows nobody any more, and why
     found = await traces(directory, keys, api)
     found.shut_out = shut_out
     # A document is all that a device has which was added and has never been here.

@@ -18,6 +18,7 @@ from nats.errors import NoRespondersError
 
 from backhaul_hub.access.keys import read_keys
 from backhaul_hub.artifacts.object_store import Objects
+from backhaul_hub.audit.trail import follow
 from backhaul_hub.backup.backup import API_TIMEOUT_S
 from backhaul_hub.backup.carry_revocations import AtServers, CarriedOver, carry_over
 from backhaul_hub.backup.files import CONFIG, fold_log, place_file, set_created
@@ -39,7 +40,7 @@ from backhaul_hub.lane_names import DOWN
 from backhaul_hub.nats.jetstream import JetStreamApi, Json
 from backhaul_hub.nats.snapshots import put_back
 from backhaul_hub.shards import is_shard
-from backhaul_hub.streams.streams import declared_streams, reconcile
+from backhaul_hub.streams.streams import AUDIT, declared_streams, reconcile
 from backhaul_hub.streams.twin_streams import BLOBS
 from backhaul_hub.unfinished import clear_unfinished, mark_unfinished, unfinished
 from backhaul_hub.uplink.stream_digest import differs
@@ -90,6 +91,7 @@ class Restore:
     def __post_init__(self) -> None:
         self._api = JetStreamApi(self._client, timeout_s=API_TIMEOUT_S)
         self._created: dict[str, str] = {}
+        self._stays: set[str] = set()
 
     async def run(self, *, replace: bool = False, there: AtServers = _NOTHING) -> CarriedOver:
         """Put everything back and check it; run again after it was cut short, it goes on.
@@ -108,6 +110,7 @@ class Restore:
             raise BackupError(
                 f"the backup is of env {self._manifest.env!r}, this hub of {self._config.twin.env!r}"
             )
+        self._stays = await self._log_stays()
         begun = unfinished(self._directory)
         goes_on = begun == (str(self._source.absolute()), True)
         if not goes_on:
@@ -144,9 +147,17 @@ class Restore:
                 hint="restore into an empty directory, which then gets the keys of the backup",
             )
 
+    async def _log_stays(self) -> set[str]:
+        """Return AUDIT if the server's is whole and no shorter than the backup's: it has the acts since."""
+        entry = self._manifest.stream(AUDIT)
+        info = await self._api.stream_info(AUDIT)
+        if info is None or (entry and info["state"]["last_seq"] < entry.state["last_seq"]):
+            return set()
+        return set() if (await follow(self._client)).breaches else {AUDIT}
+
     async def _require_empty(self) -> None:
         holds = []
-        for name in self._names():
+        for name in sorted({*self._names()} - {AUDIT}):
             info = await self._api.stream_info(name)
             if info is not None and info["state"]["messages"]:
                 holds.append(f"stream {name} holds {info['state']['messages']:,} messages")
@@ -163,7 +174,8 @@ class Restore:
 
     async def _clear(self) -> None:
         for name in self._names():
-            await self._api.delete_stream(name)
+            if name not in self._stays:
+                await self._api.delete_stream(name)
         path = self._directory / REGISTRY
         if path.exists():
             # Through SQLite: what stands in its log comes along.
@@ -171,6 +183,8 @@ class Restore:
             path.replace(self._directory / _ASIDE)
 
     async def _put_stream(self, entry: StreamEntry, *, goes_on: bool) -> None:
+        if entry.name in self._stays:
+            return
         info = await self._api.stream_info(entry.name) if goes_on else None
         if info is not None and await self._differs(entry, info):
             await self._api.delete_stream(entry.name)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
+import sqlite3
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
+from urllib.parse import quote
 
-from backhaul_hub.backup.manifest import MANIFEST, PARTIAL
+from backhaul_hub.backup.manifest import MANIFEST, PARTIAL, REGISTRY
 from backhaul_hub.errors import BackupError
 
 _NAME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{6}Z")
@@ -36,14 +40,53 @@ def drop_oldest(parent: Path, keep: int) -> list[Path]:
     """
     finished = [each for each in _backups(parent) if (each / MANIFEST).exists()]
     old = finished[:-keep]
-    for each in old:
+    _remove(old)
+    return old
+
+
+def drop_erased(newest: Path) -> list[Path]:
+    """Remove the finished backups beside a new one that hold a device which was erased since; return those that went.
+
+    What is in a backup cannot be changed: a part of a stream's snapshot is no snapshot. Raises: BackupError.
+    """
+    erased = _column(newest / REGISTRY, "SELECT device FROM erasure WHERE state = 'done'")
+    old = [each for each, held in holding(newest, erased).items() if held and each != newest]
+    _remove(old)
+    return old
+
+
+def holding(newest: Path, devices: Iterable[str]) -> dict[Path, set[str]]:
+    """Return which of some devices the hub.db of a backup knows, and those of the finished ones beside it."""
+    wanted = json.dumps(sorted(devices))
+    query = "SELECT id FROM device WHERE id IN (SELECT value FROM json_each(?))"
+    beside = _backups(newest.parent) if _NAME.fullmatch(newest.name) else [newest]
+    return {
+        each: _column(each / REGISTRY, query, wanted)
+        for each in beside
+        if (each / MANIFEST).exists()
+    }
+
+
+def _column(path: Path, query: str, *values: str) -> set[str]:
+    """Return the first column of a query's rows; none where it is no hub.db, or an older one without that table."""
+    try:
+        connection = sqlite3.connect(f"file:{quote(str(path))}?mode=ro&immutable=1", uri=True)
+        try:
+            return {row[0] for row in connection.execute(query, values)}
+        finally:
+            connection.close()
+    except sqlite3.Error:
+        return set()
+
+
+def _remove(some: Iterable[Path]) -> None:
+    for each in some:
         try:
             # Without its manifest first: cut short, it is no backup any more.
             (each / MANIFEST).unlink()
             shutil.rmtree(each)
         except OSError as error:
             raise BackupError(f"{error.filename or each}: {error.strerror}") from error
-    return old
 
 
 def _backups(parent: Path) -> list[Path]:

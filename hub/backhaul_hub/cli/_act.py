@@ -20,9 +20,13 @@ from backhaul_codec.strict.json import Reader
 from backhaul_hub.access.keys import HubKeys, read_keys
 from backhaul_hub.access.push import AccountKeeper
 from backhaul_hub.access.revocation_log import RevocationLog
-from backhaul_hub.cli._ask import Operator
+from backhaul_hub.audit.acts import act_of
+from backhaul_hub.audit.entry import OPERATOR
+from backhaul_hub.audit.rows import put_pending
+from backhaul_hub.cli._ask import Operator, this_user
 from backhaul_hub.config import HubConfig, load
 from backhaul_hub.control.acts import HERE, Acts
+from backhaul_hub.control.erasing import ErasureActs
 from backhaul_hub.db.lock import alone_with
 from backhaul_hub.db.store import Registry
 from backhaul_hub.enrol.revoke import leave_for_servers
@@ -172,14 +176,28 @@ async def _by_ourselves(
         async def learn(files: bool) -> str:
             problem = await told(directory, config, keys, registry, files=files)
             # Where no server runs, each is to know at its start whom to refuse.
-            if problem and service == "revoke":
+            if problem and service in ("revoke", "erase"):
                 left = await leave_for_servers(directory, registry, config, clock)
                 return "" if left else problem
             return problem
 
-        acts = Acts(directory, keys, registry, clock, learn)
+        place = (directory, lambda: config, keys, registry)
+        acts = Acts(
+            *(directory, keys, registry, clock, learn),
+            ErasureActs(*place, clock, None, learn),
+        )
         [found] = [each for each in acts.table() if each.service == service]
-        answer = await found.answer(Reader(found.question).read(json.dumps(question)))
+        asked = Reader(found.question).read(json.dumps(question))
+        refused = ""
+        try:
+            answer = await found.answer(asked)
+        except HubError as error:
+            refused = error.message
+            raise
+        finally:
+            noted = act_of(service, f"{OPERATOR} {this_user()}", asked, refused)
+            if noted is not None and not reads:
+                await registry.write([put_pending(clock.now_ns(), noted)])
     said: dict[str, Any] = json.loads(msgspec.json.encode(answer))
     return said
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import getpass
 import json
+import os
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -51,6 +53,10 @@ class Access(ABC):
     def subject(self, service: str) -> str:
         """Return where a service is asked."""
 
+    def headers(self) -> dict[str, str]:
+        """Return the headers of each question."""
+        return {}
+
     async def ask(
         self,
         client: Client,
@@ -72,7 +78,9 @@ class Access(ABC):
         again_s = _AGAIN_S if reads else None
         before = self.subject(first) if first else ""
         try:
-            message = await _request(client, self.subject(service), body, again_s, before)
+            message = await _request(
+                client, self.subject(service), body, again_s, before, self.headers()
+            )
         except NoRespondersError as error:
             what = f"the control plane does not answer: {error!r}"
             raise NobodyAnswersError(what, hint=self._hint) from error
@@ -102,6 +110,10 @@ class Operator(Access):
     def subject(self, service: str) -> str:
         """Return where the control plane answers in account HUB."""
         return questions.subject(service)
+
+    def headers(self) -> dict[str, str]:
+        """Return who runs the command line, for the audit log."""
+        return {questions.WHO_HEADER: this_user()}
 
 
 class Visitor(Access):
@@ -155,7 +167,12 @@ async def hub_client(directory: Path) -> AsyncIterator[Client]:
 
 
 async def _request(
-    client: Client, subject: str, body: bytes, again_s: float | None, before: str
+    client: Client,
+    subject: str,
+    body: bytes,
+    again_s: float | None,
+    before: str,
+    headers: dict[str, str],
 ) -> Msg:
     """Ask, and every so often again (None: once), until the first answer; `before` that, ask there (empty: do not).
 
@@ -168,11 +185,13 @@ async def _request(
     try:
         if not before:
             return await _first(
-                client, answers, subject, body, f"{inbox}.answer", again_s, _TIMEOUT_S
+                *(client, answers, subject, body, f"{inbox}.answer", again_s, _TIMEOUT_S), headers
             )
-        await _first(client, answers, before, b"", f"{inbox}.before", _AGAIN_S, _TIMEOUT_S)
+        await _first(client, answers, before, b"", f"{inbox}.before", _AGAIN_S, _TIMEOUT_S, {})
         try:
-            return await _first(client, answers, subject, body, f"{inbox}.answer", again_s, _ACT_S)
+            return await _first(
+                *(client, answers, subject, body, f"{inbox}.answer", again_s, _ACT_S), headers
+            )
         except TimeoutError as error:
             raise HubError(
                 f"the control plane was asked, and has not answered for {_ACT_S:g} s",
@@ -191,11 +210,12 @@ async def _first(
     reply: str,
     again_s: float | None,
     timeout_s: float,
+    headers: dict[str, str],
 ) -> Msg:
     """Return the first answer that comes to `reply`. Raises: NatsError, TimeoutError."""
     async with asyncio.timeout(timeout_s):
         while True:
-            await client.publish(subject, body, reply=reply)
+            await client.publish(subject, body, reply=reply, headers=headers or None)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(again_s):
                     while (message := await answers.next_msg(timeout=None)).subject != reply:
@@ -205,6 +225,14 @@ async def _first(
     if message.headers and message.headers.get("Status") == "503":
         raise NoRespondersError
     return message
+
+
+def this_user() -> str:
+    """Return the name of the user on this machine; of one without a name the number."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
 
 
 async def _ask(

@@ -51,6 +51,8 @@ class Continuity:
         self._stirred: dict[LaneKey, None] = {}
         self._moved: dict[str, None] = {}
         self._repeats = Repeats(self.unclear)
+        self.erased: frozenset[str] = frozenset()
+        """Devices of which nothing is taken in: they were erased."""
         self.forks: list[LaneKey] = []
         """Lanes in which a second history was seen, each once."""
         self._forgotten: list[LaneKey] = []

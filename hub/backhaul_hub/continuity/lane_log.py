@@ -65,15 +65,6 @@ class LoggedTurn(NamedTuple):
     """Lanes that made room."""
     blocks: list[LoggedBlock]
 
-    def without(self, device: str) -> LoggedTurn:
-        """Return it as if nothing of a device had come; its messages still count in their blocks."""
-        blocks = [
-            each._replace(added=[place for place in each.added if place[0].device != device])
-            for each in self.blocks
-        ]
-        lanes = [row for row in self.lanes if row[0] != device]
-        return LoggedTurn(lanes, [key for key in self.gone if key.device != device], blocks)
-
 
 _turns = msgspec.msgpack.Decoder(LoggedTurn)
 
@@ -86,6 +77,18 @@ def to_bytes(turn: LoggedTurn) -> bytes:
 def from_bytes(content: bytes) -> LoggedTurn:
     """Return a turn as it was stored. Raises: msgspec.DecodeError: it is none."""
     return _turns.decode(content)
+
+
+def blocks_in(turns: Iterable[LoggedTurn]) -> dict[str, list[LoggedBlock]]:
+    """Return by stream what turns, in their order, say of open blocks; nothing of lanes that made room later."""
+    found: dict[str, list[LoggedBlock]] = {}
+    for turn in turns:
+        if turn.gone:
+            for blocks in found.values():
+                blocks[:] = [each.without(turn.gone) for each in blocks]
+        for each in turn.blocks:
+            found.setdefault(each.stream, []).append(each)
+    return found
 
 
 class Fold(NamedTuple):

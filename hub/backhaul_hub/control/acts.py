@@ -18,8 +18,10 @@ from backhaul_codec.assurance.completeness_text import line, to_json
 from backhaul_hub import questions as q
 from backhaul_hub.access.identity_documents import Documents
 from backhaul_hub.access.keys import HubKeys
+from backhaul_hub.audit import rows as audit_rows
 from backhaul_hub.config import load
 from backhaul_hub.control.coming_notices import coming_notices
+from backhaul_hub.control.erasing import ErasureActs
 from backhaul_hub.db.devices import ids_after, known_ids
 from backhaul_hub.db.store import Registry
 from backhaul_hub.enrol import rows as enrolment_rows
@@ -82,6 +84,7 @@ class Acts:
         registry: hub.db.
         clock: the hub's time.
         learn: see `Learn`; it is awaited after each act that servers or control plane have to know of.
+        erasures: the acts on these.
     """
 
     _directory: Path
@@ -89,6 +92,7 @@ class Acts:
     _registry: Registry
     _clock: Clock
     _learn: Learn
+    _erasures: ErasureActs
 
     def table(self) -> Iterable[Act]:
         """Return all services."""
@@ -98,6 +102,11 @@ class Acts:
             Act("add-device", q.AddDevice, self.add_device),
             Act("revoke", q.Revoke, self.revoke),
             Act("rotate", q.Rotate, self.rotate),
+            Act("erase-plan", q.Erase, self._erasures.plan),
+            Act("erase", q.Erase, self._erasures.erase),
+            Act("erasures", q.Nothing, self._erasures.erasures),
+            Act("audit-names", q.Nothing, self.audit_names),
+            Act("tables-erased", q.TablesErased, self._erasures.tables_erased),
             Act("tokens", q.Tokens, self.tokens),
             Act("user-add", q.UserAdd, self.user_add),
             Act("user-link", q.UserLink, self.user_link),
@@ -224,6 +233,11 @@ class Acts:
     async def reload(self, asked: q.Reload) -> dict[str, Any]:
         """Have servers and control plane know all devices."""
         return {"problem": await self._learn(asked.files)}
+
+    async def audit_names(self, _: q.Nothing) -> dict[str, Any]:
+        """Return whose the pseudonyms of the audit log are, and the last message of it that is known to be stored."""
+        seq, digest = await audit_rows.head(self._registry)
+        return {"names": await audit_rows.names(self._registry), "seq": seq, "digest": digest}
 
     async def completeness(self, asked: q.Completeness) -> dict[str, Any]:
         """Return the reports on some hours of a device, each also as a line for people."""

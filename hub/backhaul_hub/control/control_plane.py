@@ -24,8 +24,10 @@ from backhaul_hub.commands.command import Command
 from backhaul_hub.commands.service import CommandShell
 from backhaul_hub.config import HubConfig
 from backhaul_hub.control.alert_shell import AlertShell
+from backhaul_hub.control.auditing import Auditing
 from backhaul_hub.control.dictionary_shell import DictionaryShell
 from backhaul_hub.control.endpoints import Answers
+from backhaul_hub.control.erasing import Erasing, owed
 from backhaul_hub.control.fleet import Devices, Fleet
 from backhaul_hub.control.gate import Gate, Hearing
 from backhaul_hub.control.ground import Ground
@@ -47,6 +49,9 @@ from backhaul_runtime import metrics_server
 from backhaul_runtime.clock import SteadyClock
 
 log = structlog.get_logger(__name__)
+
+# An act is answered once the audit log has it.
+_ANSWERED_S = 1.0
 
 
 class ControlPlane:
@@ -71,11 +76,15 @@ class ControlPlane:
         own_process: bool = False,
     ) -> None:
         self._stop = asyncio.Event()
+        self.starts_again = False
+        """Whether it has come to its end to be made and run once more."""
         time = HubTime.of(directory, config.clock, clock)
         devices = Devices()
         self.ground = ground = Ground(directory, config, time, leadership)
+        self.auditing = auditing = Auditing(ground)
         self.dictionaries = dictionaries = DictionaryShell(ground)
         self.sync = sync = SyncShell(ground, devices.known, dictionaries)
+        sync.on_desired = auditing.desired
         self.commands = commands = CommandShell(config, time, devices.known, self._tell_command)
         self.fleet = fleet = Fleet(ground, devices, sync, commands, self._tell_again)
         self.gate = gate = Gate(ground, fleet)
@@ -84,15 +93,20 @@ class ControlPlane:
             *(ground, fleet, gate, sync, commands, reading, dictionaries, lower_limits)
         )
         self.alerts = alerts = AlertShell(ground, sync, lambda: watching.look())
-        watching = Watching(ground, fleet, gate, reading, sync, dictionaries, alerts)
+        watching = Watching(ground, fleet, gate, reading, sync, dictionaries, alerts, auditing)
         answers = Answers(
-            *(ground, fleet, gate, reading, sync, alerts),
-            *(lambda: watching.health.status(), lambda: watching.overview()),
-            *(lambda: watching.health.shown, self.stop),
+            *(ground, fleet, gate, reading, sync, alerts, auditing),
+            lambda: watching.health.status(),
+            lambda: watching.overview(),
+            lambda: watching.health.shown,
+            self.stop,
+            self._start_again,
         )
         self.parts = (
             ground,  # alone, and with servers that know the accounts
             self.streams,  # before anything is read from them or written to them
+            Erasing(ground, self._start_again),  # while nothing of any device is in memory
+            auditing,  # before anybody asks
             dictionaries,  # before anything of UP is looked at
             fleet,  # before anybody is heard to be connected
             gate,
@@ -121,10 +135,16 @@ class ControlPlane:
         """Let `run` come to its end."""
         self._stop.set()
 
+    def _start_again(self) -> None:
+        """Come to an end and begin anew, once who has asked for it is answered."""
+        self.starts_again = True
+        asyncio.get_running_loop().call_later(_ANSWERED_S, self.stop)
+
     def _tell_again(self, device: str) -> None:
         self.reading.tell_again(device)
 
     def _tell_command(self, command: Command) -> None:
+        self.auditing.commanded(command)
         self.sync.tell_live([told_command(command, self.sync.ancestors(command.device))])
 
 
@@ -139,6 +159,7 @@ class Watching(Subsystem):
     _sync: SyncShell
     _dictionaries: DictionaryShell
     _alerts: AlertShell
+    _auditing: Auditing
 
     async def start(self) -> None:
         """Make the watches."""
@@ -167,6 +188,8 @@ class Watching(Subsystem):
             imports=lambda: import_trouble(ground.registry, ground.api, ground.clock.now_ns()),
             history=HistoryGate(ground.client).look,
             not_told=self._alerts.service.delivery.failing,
+            audit=lambda: self._auditing.breach,
+            erasing=lambda erased: owed(ground.directory, ground.registry, erased),
             standby=ground.leadership,
         )
 

@@ -23,9 +23,12 @@ from backhaul_codec.protocol.history import PastQuestion
 from backhaul_codec.strict.json import Reader
 from backhaul_hub import questions
 from backhaul_hub.artifacts.object_store import Objects
+from backhaul_hub.audit.entry import OPERATOR
 from backhaul_hub.commands.requests import listed
 from backhaul_hub.control.acts import Act, Acts
 from backhaul_hub.control.alert_shell import AlertShell
+from backhaul_hub.control.auditing import Auditing
+from backhaul_hub.control.erasing import ErasureActs
 from backhaul_hub.control.fleet import Fleet
 from backhaul_hub.control.gate import Gate
 from backhaul_hub.control.ground import Ground
@@ -143,14 +146,25 @@ class PageServices:
         return self._overview()
 
 
+async def _unheard(service: str, who: str, question: Any, refused: str) -> None:
+    """Note nothing."""
+
+
 class Services:
     """Answers by a table.
 
     Args:
         scope: returns a person's part of the tree, as it is now.
+        asked: told of each question that was answered or refused: service, who, question, why not.
     """
 
-    def __init__(self, table: Iterable[Endpoint], scope: Callable[[Person], Scope]) -> None:
+    def __init__(
+        self,
+        table: Iterable[Endpoint],
+        scope: Callable[[Person], Scope],
+        asked: Callable[[str, str, Any, str], Awaitable[None]] = _unheard,
+    ) -> None:
+        self._asked = asked
         self._table = {each.service: each for each in table}
         self._readers = {
             each.service: Reader(each.question) for each in self._table.values() if each.question
@@ -184,10 +198,23 @@ class Services:
         scope = self._scope(person)
         scope.require_may(asked.right)
         scope.require_group()
-        return await asked.people(scope, self._read(service, body))
+        answer = partial(asked.people, scope)
+        return await self._noted(service, person.name, self._read(service, body), answer)
 
     async def _answer(self, service: str, answer: Answer, message: Msg) -> Any:
-        return await answer(self._read(service, message.data))
+        who = (message.headers or {}).get(questions.WHO_HEADER, "")[:64]
+        name = f"{OPERATOR} {who}" if who else OPERATOR
+        return await self._noted(service, name, self._read(service, message.data), answer)
+
+    async def _noted(self, service: str, who: str, question: Any, answer: Answer) -> Any:
+        """Return the answer to a question, once the audit log knows of it."""
+        try:
+            found = await answer(question)
+        except HubError as error:
+            await self._asked(service, who, question, error.message)
+            raise
+        await self._asked(service, who, question, "")
+        return found
 
     def _read(self, service: str, body: bytes) -> Any:
         reader = self._readers.get(service)
@@ -204,10 +231,12 @@ class Answers(Subsystem):
     _reading: Reading
     _sync: SyncShell
     _alerts: AlertShell
+    _auditing: Auditing
     _status: Callable[[], dict[str, Any]]
     _overview: Callable[[], dict[str, Any]]
     _shown: Callable[[], Sequence[Condition]]
     _end: Callable[[], None]
+    _again: Callable[[], None]
 
     async def early(self) -> None:
         """Answer those who ask early: nothing that a command line has done to hub.db waits for the other parts."""
@@ -240,7 +269,11 @@ class Answers(Subsystem):
             FileServices(lambda: Objects(ground.client), ground.clock),
             self._overview,
         )
-        acts = Acts(ground.directory, ground.keys, ground.registry, ground.clock, self._learn)
+        place = (ground.directory, lambda: ground.config, ground.keys, ground.registry)
+        erasures = ErasureActs(*place, ground.clock, ground.client, self._learn, self._again)
+        acts = Acts(
+            *(ground.directory, ground.keys, ground.registry, ground.clock, self._learn, erasures)
+        )
         table = endpoints(
             *(service, people, page, acts.table()),
             acknowledge=alerts.acknowledge,
@@ -255,7 +288,7 @@ class Answers(Subsystem):
             status=self._health,
             stop=self._stop,
         )
-        self._services = Services(table, people.scope)
+        self._services = Services(table, people.scope, self._auditing.asked)
         await self._services.open(ground.client, early=True)
         await heard(ground.client)
 

@@ -17,6 +17,7 @@ from backhaul_hub.control.ground import Ground
 from backhaul_hub.control.subsystem import Subsystem, Tasks
 from backhaul_hub.control.sync_shell import SyncShell
 from backhaul_hub.db.devices import read_devices
+from backhaul_hub.db.erased import erasures
 from backhaul_hub.device import Device
 from backhaul_hub.lane_names import lanes_of
 from backhaul_hub.lane_records.device_words import WordBook
@@ -102,6 +103,7 @@ class Fleet(Subsystem):
     async def start(self) -> None:
         """Read lanes and devices out of hub.db, and take stock of the sources."""
         self.continuity.restore(await read_lanes(self._ground.registry))
+        self.continuity.erased = frozenset(await erasures(self._ground.registry))
         await restore_words(self._ground.registry, self.words)
         await self.learn()
         await self.sources.start(self._ground.api, self._ground.keys.source_api)

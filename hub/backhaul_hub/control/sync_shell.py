@@ -53,6 +53,8 @@ class SyncShell(Subsystem):
         self._devices = devices
         future = FutureRule(config.clock.max_future_skew_s)
         self.core = HubSync(clock, future, devices, conflicts_max=config.conflicts.rows_max)
+        self.on_desired: Callable[[str, int, str], None] = lambda *_: None
+        """Hears of each revision of desired values: device, number, who wrote it."""
         self._to_say = asyncio.Event()
         newest = config.twin.newest
         self._stating = newest and config.twin.state
@@ -92,6 +94,7 @@ class SyncShell(Subsystem):
         shadow = ShadowKeeper(
             *(self._config.twin, self._clock, client, api, self.core, registry, self._devices),
             on_document=self._tell_document,
+            on_desired=self.on_desired,
         )
         await shadow.start()
         self._work += [shadow.read_desired, shadow.publish]

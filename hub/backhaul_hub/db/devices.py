@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from backhaul_hub.db.change import RowChange
+from backhaul_hub.db.erased import erasure_of
 from backhaul_hub.db.store import Registry
 from backhaul_hub.device import FLEET, Device, check_device_id
 from backhaul_hub.errors import RegistryError
@@ -76,8 +77,12 @@ async def ids_after(registry: Registry, after: str, count: int) -> list[str]:
 
 
 async def require_free(registry: Registry, device: str) -> None:
-    """Refuse an id that is none, or a group's. Raises: RegistryError."""
+    """Refuse an id that is none, a group's, or that of a device that was erased. Raises: RegistryError."""
     check_device_id(device)
+    if await erasure_of(registry, device) is not None:
+        raise RegistryError(
+            f"{device} was erased: nothing comes back under that id", hint="take another id"
+        )
     groups = "SELECT 1 FROM head WHERE device = ? AND ? IN (node, parent) AND key = '' LIMIT 1"
     if await registry.fetch(groups, (FLEET, device)):
         raise RegistryError(f"{device} is a group in the hub's tree already")

@@ -12,7 +12,7 @@ from backhaul_hub.errors import RegistryError
 if TYPE_CHECKING:
     import aiosqlite
 
-SCHEMA_VERSION = 19
+SCHEMA_VERSION = 20
 
 _DEVICE_NODE = """
 CREATE TABLE device_node (
@@ -46,6 +46,7 @@ _STEPS = {
     16: tables.ALERTS,
     17: tables.PAGE_LOGINS,
     18: tables.LANE_LOG,
+    19: tables.ERASURES + tables.AUDIT,
 }
 
 SCHEMA = f"""
@@ -131,7 +132,7 @@ CREATE TABLE vehicle_clock (
 {_DEVICE_NODE}{tables.HEADS}{tables.CONFLICTS}{tables.OUTBOX}{tables.DEVICE_KNOWLEDGE}{tables.COMMANDS}
 {tables.SHADOWS}{tables.ENROLMENT}{tables.REVOCATIONS}{tables.PEOPLE}
 {tables.KEY_ROTATIONS}{tables.GENERATIONS}{tables.VEHICLES}{tables.IMPORTS}{tables.DICTIONARIES}
-{tables.ALERTS}{tables.PAGE_LOGINS}{tables.LANE_LOG}
+{tables.ALERTS}{tables.PAGE_LOGINS}{tables.LANE_LOG}{tables.ERASURES}{tables.AUDIT}
 """
 
 
@@ -140,6 +141,8 @@ async def prepare(connection: aiosqlite.Connection, path: Path) -> None:
     await connection.execute("PRAGMA journal_mode = WAL")
     await connection.execute("PRAGMA synchronous = FULL")
     await connection.execute("PRAGMA busy_timeout = 5000")
+    # What is deleted is no more in the file, also not where nobody looks: it may have been erased on request.
+    await connection.execute("PRAGMA secure_delete = ON")
     version = await _version(connection)
     if version == 0:
         await _run(connection, SCHEMA, SCHEMA_VERSION)

@@ -274,3 +274,40 @@ CREATE TABLE page_session (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX page_session_of ON page_session (name);
 """
+
+ERASURES = """
+CREATE TABLE erasure (
+    device TEXT PRIMARY KEY,
+    asked_ns INTEGER NOT NULL,
+    first_ns INTEGER NOT NULL,
+    state TEXT NOT NULL,
+    done_ns INTEGER NOT NULL,
+    tables_ns INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE erased_person (
+    hash TEXT PRIMARY KEY,
+    pseudonym TEXT NOT NULL,
+    asked_ns INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+"""
+AUDIT = """
+CREATE TABLE audit_head (
+    only INTEGER PRIMARY KEY CHECK (only = 0),
+    seq INTEGER NOT NULL,
+    digest TEXT NOT NULL
+) STRICT;
+CREATE TABLE audit_pending (
+    number INTEGER PRIMARY KEY,
+    at_ns INTEGER NOT NULL,
+    who TEXT NOT NULL,
+    what TEXT NOT NULL,
+    about TEXT NOT NULL,
+    detail TEXT NOT NULL,
+    refused TEXT NOT NULL,
+    person INTEGER NOT NULL
+) STRICT;
+CREATE TABLE audit_name (
+    name TEXT PRIMARY KEY,
+    pseudonym TEXT NOT NULL UNIQUE
+) STRICT, WITHOUT ROWID;
+"""

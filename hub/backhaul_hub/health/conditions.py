@@ -41,6 +41,8 @@ MACHINE_CHANGED = "machine-changed"
 CERTIFICATE_EXPIRES = "certificate-expires"
 IMPORT_UNFINISHED = "import-unfinished"
 PEOPLE_NOT_TOLD = "people-not-told"
+AUDIT_BROKEN = "audit-broken"
+ERASURE_OWED = "erasure-owed"
 HISTORY_SILENT = "history-silent"
 JOB_STILL = "job-still"
 STANDBY_AWAY = "standby-away"
@@ -287,6 +289,19 @@ KINDS = (
         _WARNING,
         "state or configuration is stamped in the future: a clock was wrong when it was written",
         "see that the hub's clock is right; what is written from now on stands above it: docs/clocks.md",
+    ),
+    Kind(
+        AUDIT_BROKEN,
+        _ERROR,
+        "the audit log is not as it was written: entries were taken out, or changed",
+        "compare it with a backup's: backhaul-hub audit verify says from where on (docs/erase.md)",
+    ),
+    Kind(
+        ERASURE_OWED,
+        _WARNING,
+        "a vehicle that was erased is not erased everywhere",
+        "do what is said there; where there are no tables: backhaul-hub erase VID --tables-done (docs/erase.md)",
+        after_s=60,
     ),
     Kind(
         IMPORT_UNFINISHED,

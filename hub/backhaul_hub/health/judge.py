@@ -84,6 +84,10 @@ class HealthFacts:
     """Devices that have more dictionaries in use than the hub keeps."""
     not_told: Mapping[str, str] = field(default_factory=dict)
     """Why channels to people do not take their messages, by channel."""
+    audit: str = ""
+    """What is wrong with the audit log; empty: nothing is."""
+    erasing: Mapping[str, str] = field(default_factory=dict)
+    """What of erasures is not done, by device."""
     imports: str = ""
     """Which imports were ended before all was kept; empty: none."""
     history: str = ""
@@ -136,6 +140,10 @@ class HubHealth:
         yield from facts.standby
         for channel, why in facts.not_told.items():
             yield Finding(kinds.PEOPLE_NOT_TOLD, Place(about=channel), why)
+        if facts.audit:
+            yield Finding(kinds.AUDIT_BROKEN, detail=facts.audit)
+        for device, what in facts.erasing.items():
+            yield Finding(kinds.ERASURE_OWED, Place(device), what)
         if facts.imports:
             yield Finding(kinds.IMPORT_UNFINISHED, detail=facts.imports)
         if facts.history:

@@ -81,6 +81,8 @@ class HealthWatch:
         imports: tells which imports were ended before all was kept.
         history: tells why the server of history does not answer, and how the jobs beside it stand.
         not_told: tells which channels to people fail, and why.
+        audit: tells what is wrong with the audit log.
+        erasing: tells what of erasures is not done, by device, and is told which devices the tables hold nothing of.
         standby: knows the other machines with a control plane; None: there are none.
     """
 
@@ -110,6 +112,8 @@ class HealthWatch:
     imports: Callable[[], Awaitable[str]] | None = None
     history: Callable[[], Awaitable[tuple[str, Alive]]] | None = None
     not_told: Callable[[], Mapping[str, str]] = dict
+    audit: Callable[[], str] = str
+    erasing: Callable[[Collection[str]], Awaitable[Mapping[str, str]]] | None = None
     standby: OtherMachines | None = None
 
     def __post_init__(self, config: HubConfig) -> None:
@@ -208,6 +212,8 @@ class HealthWatch:
             history=silent if self._history_expected else "",
             alive=alive,
             not_told=self.not_told(),
+            audit=self.audit(),
+            erasing=await self.erasing(alive.erased) if self.erasing else {},
             standby=[*self.standby.findings()] if self.standby is not None else (),
         )
 

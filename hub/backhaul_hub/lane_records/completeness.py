@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 import msgspec
 
 from backhaul_codec.assurance.completeness import (
+    ERASED,
+    HOUR_NS,
     HourReport,
     LaneId,
     Mark,
@@ -17,6 +19,7 @@ from backhaul_codec.assurance.completeness import (
 from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.continuity.lane_state import LaneState
 from backhaul_hub.db.devices import known_ids
+from backhaul_hub.db.erased import erasure_of
 from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import RegistryError
 from backhaul_hub.lane_records.device_words_store import marks_of, marks_of_each
@@ -78,6 +81,13 @@ async def hour_reports_of(
     Raises:
         RegistryError: there is no such device, or the database refused.
     """
+    if (erased := await erasure_of(registry, device)) is not None:
+        began_ns = (erased.first_ns or erased.asked_ns) // HOUR_NS * HOUR_NS
+        return [
+            HourReport(hour, "erased", (), why=ERASED)
+            for hour in hours
+            if began_ns <= hour <= erased.asked_ns
+        ]
     if not await known_ids(registry, [device]):
         raise RegistryError(
             f"there is no device {device}", hint="list them with: backhaul-hub devices"

@@ -15,7 +15,7 @@ import msgspec
 from backhaul_codec.ranges import RangeSet
 from backhaul_hub.continuity import chain, lane_log
 from backhaul_hub.continuity.lane_key import LaneKey
-from backhaul_hub.continuity.lane_log import LaneRow
+from backhaul_hub.continuity.lane_log import LaneRow, LoggedTurn
 from backhaul_hub.continuity.lane_state import Explained, LaneState
 from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.store import Registry
@@ -58,14 +58,14 @@ async def read_lanes(registry: Registry, device: str = "") -> dict[LaneKey, Lane
     return {key: _lane_state(*row[3:13]) for key, row in found.items()}
 
 
-async def read_turns(registry: Registry) -> list[tuple[int, bytes]]:
-    """Return the turns that stand in the log as bytes, with their numbers, in order.
+async def read_turns(registry: Registry) -> list[tuple[int, int, LoggedTurn]]:
+    """Return the turns that stand in the log, in order: number, size in bytes, contents.
 
     Raises:
         RegistryError: the database refused.
     """
     rows = await registry.fetch("SELECT number, content FROM lane_log ORDER BY number")
-    return [(number, content) for number, content in rows]
+    return [(number, len(content), lane_log.from_bytes(content)) for number, content in rows]
 
 
 async def read_position(registry: Registry, stream: str) -> ReadPosition:
@@ -120,22 +120,6 @@ async def store_positions(
 def log_turn(number: int, content: bytes) -> RowChange:
     """Return the statement that writes a turn into the log."""
     return RowChange("INSERT INTO lane_log VALUES (?, ?)", [(number, content)])
-
-
-async def log_without(registry: Registry, device: str) -> RowChange:
-    """Return the statement after which the log of turns has nothing of a device. No reader may run meanwhile.
-
-    Raises:
-        RegistryError: the database refused.
-    """
-    rows = await registry.fetch(
-        "SELECT number, content FROM lane_log WHERE instr(content, CAST(? AS BLOB))", (device,)
-    )
-    less = [
-        (lane_log.to_bytes(lane_log.from_bytes(content).without(device)), number)
-        for number, content in rows
-    ]
-    return RowChange("UPDATE lane_log SET content = ? WHERE number = ?", less)
 
 
 def forget_turns(through: int) -> RowChange:

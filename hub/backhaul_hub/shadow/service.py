@@ -51,6 +51,7 @@ class ShadowKeeper:
         client: a connection in account HUB.
         devices: tells which devices there are.
         on_document: hears of each revision of a document: device, part, number, body.
+        on_desired: hears of each that somebody has written: device, number, who.
     """
 
     def __init__(
@@ -63,8 +64,10 @@ class ShadowKeeper:
         registry: Registry,
         devices: Callable[[], Collection[str]],
         on_document: Callable[[str, str, int, bytes | None], None] = lambda *_: None,
+        on_desired: Callable[[str, int, str], None] = lambda *_: None,
     ) -> None:
         self._on_document = on_document
+        self._on_desired = on_desired
         self.shadows = Shadows(clock, core, devices)
         self._twin = twin
         self._client = client
@@ -249,11 +252,13 @@ class ShadowKeeper:
                 log.warning("desired_refused", **known, reason=str(error))
                 await self._registry.write([refusal])
                 self._on_document(desired.device, DESIRED, desired.revision, desired.body)
+                self._on_desired(desired.device, desired.revision, desired.who)
             return
         if taken is not None:
             await self._registry.write(taken.changes)
             self.shadows.apply(taken)
             self._on_document(desired.device, DESIRED, desired.revision, desired.body)
+            self._on_desired(desired.device, desired.revision, desired.who)
             log.info("desired_taken", **known, points=taken.points)
 
 

@@ -28,6 +28,9 @@ QUARANTINE = "QUARANTINE"
 JOURNAL = "JOURNAL"
 """What the transactions of hub.db go to before they are committed, where there are stand-bys (ADR 50)."""
 JOURNAL_SUBJECT = "journal.entry"
+AUDIT = "AUDIT"
+"""Who asked, changed, commanded and erased what (ADR 58)."""
+AUDIT_SUBJECT = "audit.entry"
 SOURCED_ONLY = "hub.sourced-only"
 """What begins the subject that a shard of UP has and nobody publishes on."""
 _SECOND_NS = 1_000_000_000
@@ -92,6 +95,15 @@ def declared_streams(config: HubConfig) -> list[Json]:
         "subjects": ["dict.>"],
         "max_msgs_per_subject": 1,
     }
+    # Nobody takes anything out of it, and no limit does.
+    audit = {
+        "name": AUDIT,
+        "subjects": [AUDIT_SUBJECT],
+        "deny_delete": True,
+        "deny_purge": True,
+        "discard": "new",
+        "max_bytes": -1,
+    }
     # Only sources write to UP. A stream without a subject of its own would be given its name as
     # one, and a stream whose last source leaves must have some.
     shards: list[Json] = [
@@ -120,7 +132,7 @@ def declared_streams(config: HubConfig) -> list[Json]:
         "max_bytes": PUSH_BYTES_MAX,
     }
     twin = twin_streams(config, [shard["name"] for shard in shards])
-    every = (*shards, push, *relays, down, quarantine, dictionaries, *twin)
+    every = (*shards, push, *relays, down, quarantine, dictionaries, audit, *twin)
     journal = [journal_stream(config)] if config.standby.machine else []
     return [*(common | stream for stream in every), *journal]
 

@@ -69,8 +69,8 @@ async def standing_of(registry: Registry, device: str, hours: range) -> dict[str
 
 
 def _standing_json(reports: list[HourReport]) -> dict[str, Any]:
-    # Of an hour that was imported no vehicle has said what happened in it.
-    reports = [each for each in reports if each.state != "imported"]
+    # Of an hour that was imported no vehicle has said what happened in it, and of one that was erased nobody may.
+    reports = [each for each in reports if each.state not in ("imported", "erased")]
     counted = Counter(map(hiding, reports))
     states = {state: counted[state] for state in ("complete", "explained", "waiting")}
     doubtful = [hour(each.hour_ns) for each in reports if hiding(each) != "complete"]

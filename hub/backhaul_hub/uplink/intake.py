@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
@@ -15,7 +14,13 @@ from backhaul_hub.continuity.blocks import OpenBlocks
 from backhaul_hub.continuity.examine import Examined, Find, UnreadableError
 from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.continuity.lane_key import LaneKey
-from backhaul_hub.continuity.lane_log import LaneFolding, LoggedBlock, LoggedTurn, logged_block
+from backhaul_hub.continuity.lane_log import (
+    LaneFolding,
+    LoggedBlock,
+    LoggedTurn,
+    blocks_in,
+    logged_block,
+)
 from backhaul_hub.continuity.lane_state import LaneState
 from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.store import Registry
@@ -77,7 +82,7 @@ class UplinkIntake:
         """Those of all streams; whoever reads one says `begin` first."""
         self._folding = folding or LaneFolding()
         self._beginning, self._begun = asyncio.Lock(), False
-        self._logged: defaultdict[str, list[LoggedBlock]] = defaultdict(list)
+        self._logged: dict[str, list[LoggedBlock]] = {}
         self.unreadable = unreadable
         self._consumers = (dictionaries, *consumers)
         self._expanded = expanded
@@ -120,16 +125,12 @@ class UplinkIntake:
         async with self._beginning:
             if self._begun:
                 return
-            for number, content in await read_turns(self.registry):
-                turn = lane_log.from_bytes(content)
-                if turn.gone:
-                    for blocks in self._logged.values():
-                        blocks[:] = [each.without(turn.gone) for each in blocks]
-                for each in turn.blocks:
-                    self._logged[each.stream].append(each)
+            turns = await read_turns(self.registry)
+            for number, size, turn in turns:
                 lanes = {LaneKey(*row[:3]) for row in turn.lanes}
                 streams = [each.stream for each in turn.blocks]
-                self._folding.note(number, len(content), lanes, streams)
+                self._folding.note(number, size, lanes, streams)
+            self._logged = blocks_in(turn for *_, turn in turns)
             self._begun = True
 
     def catch_up(self, stream: str, number: int) -> None:

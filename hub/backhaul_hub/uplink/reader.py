@@ -169,6 +169,8 @@ class UplinkReader:
             HubError: the server refuses, or does not answer.
         """
         for message, said in examined:
+            if self._is_erased(message):
+                continue
             if isinstance(said, UnreadableError) and self._dictionaries.is_copied(
                 self.stream, said
             ):
@@ -178,7 +180,9 @@ class UplinkReader:
         """Take in the next messages, and move on behind them; return the rows of this stream to be put."""
         garbage = 0
         for message, said in examined:
-            if isinstance(said, UnreadableError):
+            if self._is_erased(message):
+                self._log.add(message.seq, message.stored_ns, None)
+            elif isinstance(said, UnreadableError):
                 self._note_unreadable(message, said)
                 garbage += 1
             else:
@@ -195,6 +199,11 @@ class UplinkReader:
         self._last_is_there = True
         self._note_progress()
         return self._blocks.put(self._log.take_closed())
+
+    def _is_erased(self, message: Stored) -> bool:
+        """Say whether it is of a device that was erased: it was on its way, and goes as soon as that is seen."""
+        erased = self._continuity.erased
+        return bool(erased) and message.subject.partition(".")[2].partition(".")[0] in erased
 
     async def take_up(self) -> bool:
         """Take up messages that were read before their dictionary came; return whether any were looked at."""

@@ -123,12 +123,12 @@ class HourReports:
             write_deltalake(table, pa.Table.from_pylist(forks, FORKS_TABLE.schema), mode="append")
 
     def _known_hours(self) -> tuple[dict[str, set[int]], dict[str, int]]:
-        """Return by device the hours that are not complete, and the end of the last hour."""
+        """Return by device the hours that may be judged otherwise yet, and the end of the last hour."""
         known = dataset_of(self._table).to_table(columns=["device", "hour", "state"])
         known = known.set_column(1, "hour", known.column("hour").cast(pa.int64()))
         last = known.group_by("device").aggregate([("hour", "max")]).to_pylist()
         open_hours: dict[str, set[int]] = {}
-        for row in known.filter(pc.field("state") != "complete").to_pylist():
+        for row in known.filter(~pc.field("state").isin(["complete", "erased"])).to_pylist():
             open_hours.setdefault(row["device"], set()).add(row["hour"] * 1000)
         return open_hours, {row["device"]: (row["hour_max"] + _HOUR_US) * 1000 for row in last}
 

@@ -9,6 +9,7 @@ and can be done again. No Spark.
 3. points that older agents said twice go (ingest/once.py)
 4. small files become large ones
 5. files that no version of the last hours refers to are deleted
+6. vehicles that were erased are erased once more (jobs/erase.py)
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from deltalake.exceptions import CommitFailedError
 from backhaul_spark.decode.points import TIMELESS
 from backhaul_spark.errors import TableMissingError, TablesBusyError
 from backhaul_spark.ingest.once import remove_doubles
+from backhaul_spark.jobs.erase import TableErasure
 from backhaul_spark.places.stored import PLACES_APP
 from backhaul_spark.rollup.rollup import POINTS_FROM, ROLLUP_APP
 from backhaul_spark.tables.compaction import UPKEEP_APP, DataFile, compact, data_files
@@ -76,12 +78,14 @@ APPENDED = (
 class Keeping:
     """The retention: days of points and of former versions (None: all), hours of old files.
 
-    `vacuum_hours` must be longer than any batch, rollup or reader takes: their files go after it.
+    `vacuum_hours` must be longer than any batch, rollup or reader takes: their files go after it. `erased`: vehicles of
+    which nothing is kept from now on.
     """
 
     points_days: int | None = None
     superseded_days: int | None = None
     vacuum_hours: int = 168
+    erased: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -90,7 +94,8 @@ class Maintained:
 
     Rows by table that retention took out; files before and after by table that were compacted;
     files by table that were deleted. `unseen_points` would have gone, but a rollup or `places` has not seen them;
-    `doubled_points` stood twice. `busy` tables were left to somebody else who was at them.
+    `doubled_points` stood twice; `erased_rows` by table were of vehicles that are erased.
+    `busy` tables were left to somebody else who was at them.
     """
 
     removed_rows: dict[str, int] = field(default_factory=dict)
@@ -98,6 +103,7 @@ class Maintained:
     compacted: dict[str, tuple[int, int]] = field(default_factory=dict)
     deleted_files: dict[str, int] = field(default_factory=dict)
     doubled_points: int = 0
+    erased_rows: dict[str, int] = field(default_factory=dict)
     busy: list[str] = field(default_factory=list)
 
 
@@ -139,6 +145,11 @@ class Maintenance:
         for spec in TABLES:
             self._each(spec, self._vacuum, keeping.vacuum_hours)
         self._after("vacuumed")
+        try:
+            # Those that were erased before once more: an older writer may have brought something.
+            self._done.erased_rows = TableErasure(self._root, self._clock).run(keeping.erased).rows
+        except TablesBusyError:
+            self._done.busy.append("erasures")
         return self._done
 
     def _each(self, spec: TableSpec, step: Callable[..., None], *arguments: Any) -> None:

@@ -40,6 +40,7 @@ class JobsSeen:
         ingested: the number of the last ingest, 0 for none.
         rolled_up: the last ingest that the rollups have, 0 for none.
         written_ns: by table, when it was last written; ns since the Unix epoch.
+        erased: devices that were erased from the tables.
     """
 
     looked_ns: int
@@ -48,6 +49,7 @@ class JobsSeen:
     ingested: int = 0
     rolled_up: int = 0
     written_ns: Mapping[str, int] = field(default_factory=dict)
+    erased: tuple[str, ...] = ()
 
 
 def behind_of(seen: JobsSeen, job: str) -> dict[str, int]:

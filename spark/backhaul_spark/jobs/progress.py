@@ -16,6 +16,7 @@ from pyarrow import fs  # type: ignore[import-untyped]
 from backhaul_runtime.clock import Clock
 from backhaul_spark.checkpoint import FILE, checkpoint_uri, with_scheme
 from backhaul_spark.errors import HubServerError
+from backhaul_spark.jobs.erase import erased_devices
 from backhaul_spark.jobs.metrics import INGEST_JOB, TWIN_JOB, JobsSeen
 from backhaul_spark.nats.direct_get import list_streams
 from backhaul_spark.nats.endpoint import Endpoint
@@ -85,6 +86,7 @@ class JobsProgress:
             committed_ingest(points) if points is not None else 0,
             (rollups.transaction_version(ROLLUP_APP) or 0) if rollups is not None else 0,
             {name: _written_ns(table) for name, table in tables.items() if table is not None},
+            tuple(name for name, row in erased_devices(self._root).items() if row["done_at"]),
         )
 
     def _last_seqs(self) -> Mapping[str, int] | None:

@@ -29,7 +29,7 @@ class JobsStanding:
                 known = self._moved[job] = (at, seen.looked_ns)
             still_s = (seen.looked_ns - known[1]) / 1e9 if behind else 0.0
             stands.append(JobStand(job, behind, still_s))
-        self.alive = Alive(seen.looked_ns, tuple(stands), dict(seen.written_ns))
+        self.alive = Alive(seen.looked_ns, tuple(stands), dict(seen.written_ns), seen.erased)
 
 
 def _jobs(seen: JobsSeen) -> Iterator[tuple[str, Hashable, int | None]]:

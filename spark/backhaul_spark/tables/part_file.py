@@ -119,10 +119,22 @@ def without_rows(
     with open_input(uri, path) as source:
         part: PartFile | None = None
         found = (batch.filter(keep(batch)) for batch in read_batches(source))
-        for table in row_groups(batch for batch in found if batch.num_rows):
+        for table in row_groups(_with_own_values(batch) for batch in found if batch.num_rows):
             part = part or PartFile(uri, partition, number, table.schema)
             part.write(table)
     return True, part.close() if part is not None else None
+
+
+def _with_own_values(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return a batch whose dictionaries have the values of its rows alone: a file has each of them, of a row or not."""
+    columns = []
+    for column in batch.columns:
+        if pa.types.is_dictionary(column.type):
+            used = pc.unique(column.indices).drop_null()
+            indices = pc.index_in(column.indices, value_set=used)
+            column = pa.DictionaryArray.from_arrays(indices, column.dictionary.take(used))
+        columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
 
 
 def _mask(batch: pa.RecordBatch, repeats: dict[str, pa.Array]) -> pa.Array:

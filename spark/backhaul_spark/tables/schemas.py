@@ -312,6 +312,17 @@ PLACE_STATES_TABLE = TableSpec(
     "what is known of a vehicle's place after each hour with readings of it, to go on from there",
 )
 
+ERASURES_TABLE = TableSpec(
+    "erasures",
+    columns(
+        """
+        device string, asked_at timestamp, done_at timestamp, rows bigint
+        """
+    ),
+    (),
+    "vehicles of which nothing is kept in any table, on request",
+)
+
 
 def _superseded(spec: TableSpec) -> TableSpec:
     more = columns(
@@ -354,4 +365,5 @@ TABLES = (
     FENCES_TABLE,
     FENCES_SUPERSEDED,
     PLACE_STATES_TABLE,
+    ERASURES_TABLE,
 )

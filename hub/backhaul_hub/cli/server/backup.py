@@ -10,7 +10,7 @@ import click
 
 from backhaul_hub.backup.backup import Backup
 from backhaul_hub.backup.manifest import Manifest
-from backhaul_hub.backup.retention import begin_next, drop_oldest
+from backhaul_hub.backup.retention import begin_next, drop_erased, drop_oldest
 from backhaul_hub.backup.selection import Choice
 from backhaul_hub.cli._ask import hub_client
 from backhaul_hub.cli._options import directory_option, json_option
@@ -66,7 +66,7 @@ def backup(
                 return await work.run()
 
     manifest = asyncio.run(take())
-    dropped = drop_oldest(target.parent, keep) if keep else []
+    dropped = [*drop_erased(target), *drop_oldest(target.parent, keep)] if keep else []
     if as_json:
         rows = {each.name: each.state for each in manifest.streams}
         said = {"directory": str(target), "streams": rows, "artifacts": len(manifest.artifacts)}

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,7 @@ async def _run(directory: Path, lower_limits: bool, *, begin: bool, no_page: boo
     if begin:
         await _begin(directory, config)
     options: Any = {"lower_limits": lower_limits, "own_process": True}
-    work: ControlPlane | StandbyMachine
+    work: ControlPlane | StandbyMachine | AgainAndAgain
     if config.standby.machine:
 
         def plane(settings: HubConfig, leadership: Leadership) -> ControlPlane:
@@ -99,7 +100,7 @@ async def _run(directory: Path, lower_limits: bool, *, begin: bool, no_page: boo
 
         work = StandbyMachine(directory, config, clock, plane)
     else:
-        work = ControlPlane(directory, config, clock, **options)
+        work = AgainAndAgain(lambda: ControlPlane(directory, config, clock, **options))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, work.stop)
@@ -110,6 +111,28 @@ async def _run(directory: Path, lower_limits: bool, *, begin: bool, no_page: boo
     except* HubError as group:
         raise group.exceptions[0] from None
     structlog.get_logger().info("stopped")
+
+
+class AgainAndAgain:
+    """Runs a control plane, and another one where it has ended for that (`control.erasing`)."""
+
+    def __init__(self, plane: Callable[[], ControlPlane]) -> None:
+        self._make = plane
+        self._plane = plane()
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Let `run` come to its end."""
+        self._stopped = True
+        self._plane.stop()
+
+    async def run(self) -> None:
+        """Serve until `stop`. Raises: as `ControlPlane.run`."""
+        while True:
+            await self._plane.run()
+            if self._stopped or not self._plane.starts_again:
+                return
+            self._plane = self._make()
 
 
 async def _begin(directory: Path, config: HubConfig) -> None:

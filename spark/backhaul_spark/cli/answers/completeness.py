@@ -42,11 +42,11 @@ def completeness(table_root: str, device: str | None, no_update: bool, as_json: 
     from backhaul_spark.errors import NothingFoundError
 
     states = lane_states(table_root, device)
-    if device is not None and not states:
-        raise NothingFoundError(f"the tables hold nothing of {device}")
     if not no_update:
         HourReports(table_root, SYSTEM_CLOCK).run()
     hours = hour_reports(table_root, device)
+    if device is not None and not states and not hours:  # of an erased one there are hours alone
+        raise NothingFoundError(f"the tables hold nothing of {device}")
     if as_json:
         lanes = [state.to_dict() for state in states]
         found = [{"device": each} | to_json(hour) for each, hour in hours]
@@ -78,11 +78,11 @@ def _print_hours(device: str, hours: list[HourReport]) -> None:
     counts = Counter(hour.state for hour in hours)
     said = ", ".join(
         f"{counts[state]:,} {state}"
-        for state in ("complete", "imported", "explained", "waiting")
+        for state in ("complete", "imported", "explained", "erased", "waiting")
         if counts[state]
     )
     print(f"{device} hours: {said}")
-    others = [hour for hour in hours if hour.state not in ("complete", "imported")]
+    others = [hour for hour in hours if hour.state not in ("complete", "imported", "erased")]
     if len(others) > SHOWN_HOURS:
         print(f"  {len(others) - SHOWN_HOURS:,} earlier ones that are not complete (see --json)")
     for hour in others[-SHOWN_HOURS:]:
