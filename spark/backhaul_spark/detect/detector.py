@@ -18,7 +18,7 @@ import numpy as np
 
 from backhaul_spark.detect import quantile
 from backhaul_spark.detect.quantile import Quantile
-from backhaul_spark.detect.shapes import Shapes
+from backhaul_spark.detect.shapes import Courses
 
 _HOUR_NS = 3_600_000_000_000
 HOURS = 24
@@ -144,7 +144,7 @@ class Detector:
         self._levels = [Usual(tuning) for _ in tuning.means]
         self._scatter = Usual(tuning)
         self._rarities = [Rarity(tuning) for _ in tuning.weights]
-        self._shapes = [Shapes(readings) for readings in tuning.courses]
+        self._shapes = [Courses(readings) for readings in tuning.courses]
         self._fading = 1 - 1 / tuning.fade
         self._weight = sum(tuning.weights)
         self._reach = [0.0, 0.0]  # the least and the greatest so far

@@ -13,7 +13,7 @@ MEANS, COURSES = 8, 128
 _COUNTERS = 4
 
 
-class Shapes:
+class Courses:
     """Courses of one series, each overlapping the one before in all means but one.
 
     Args:
