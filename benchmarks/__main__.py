@@ -101,6 +101,8 @@ BENCHMARKS = (
     ),
     Benchmark("spark/detector", "labelled anomalies found in recordings, and how early"),
     Benchmark("spark/places", "trips and stops beside movingpandas, and what a fix costs"),
+    Benchmark("spark/together", "faults of machines found in several series together"),
+    Benchmark("spark/unusual", "false alarms of rule unusual on vehicles that are well"),
     Benchmark("spark/restate", "what a backlog of two days does to the rollups, and how fast"),
     Benchmark("spark/past", "seconds to answer for a year of a series at 1 Hz, for a chart"),
     Benchmark("spark/one_series", "seconds of `history` for one series of many, beside DuckDB"),

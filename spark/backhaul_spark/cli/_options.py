@@ -99,14 +99,26 @@ def hub_options(streams: str) -> Callable[..., Any]:
     return add
 
 
+_SERIES = "node.type or node.type.key, such as battery.soc."
+
+
 def series_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that say which series, from when to when, and how finely."""
+    return _span_options(click.option("--series", required=True, help=_SERIES)(command))
+
+
+def several_series_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the same options, with one series or several."""
+    several = f"{_SERIES} Several times: these series together."
+    return _span_options(
+        click.option("--series", multiple=True, required=True, help=several)(command)
+    )
+
+
+def _span_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(
         [
             click.option("--device", required=True, help="The device, such as VID-001."),
-            click.option(
-                "--series", required=True, help="node.type or node.type.key, such as battery.soc."
-            ),
             click.option("--from", "start", help="ISO 8601 time; without an offset it is UTC."),
             click.option("--to", "end", help="ISO 8601 time, not included."),
             click.option(

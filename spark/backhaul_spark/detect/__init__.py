@@ -1,4 +1,4 @@
-"""Anomalies in one series: a detector, its findings, and the quantiles that it rests on. Pure.
+"""Anomalies in one series, and in several together: detectors, their findings, quantiles, rows. Pure.
 
-Enter at `detector`. Nothing here knows tables or devices.
+Enter at `detector` for one series, at `joint` for several. Nothing here knows tables or devices.
 """

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 
 MARKERS = 5
+FLOATS = 1 + 2 * MARKERS
 
 
 class Quantile:
@@ -35,6 +36,19 @@ class Quantile:
         if len(heights) < MARKERS:
             return heights[int(self._shares[2] * len(heights))] if heights else 0.0
         return heights[2]
+
+    def pack(self) -> list[float]:
+        """Return the state, FLOATS numbers; the memory and the share are the caller's to know."""
+        heights = self._heights + [0.0] * (MARKERS - len(self._heights))
+        places = self._places or [0.0] * MARKERS
+        return [self.count, *heights, *places]
+
+    def unpack(self, packed: list[float]) -> None:
+        """Restore the result of `pack`; zeros are a new one."""
+        self.count = packed[0]
+        known = min(int(self.count), MARKERS)
+        self._heights = packed[1 : 1 + known]
+        self._places = packed[1 + MARKERS : FLOATS] if known else []
 
     def add(self, number: float) -> None:
         """Take a finite number in."""

@@ -302,7 +302,7 @@ def test_a_replay_goes_on_over_a_tick_however_late_the_job_is() -> None:
 
 
 def test_the_rules_of_the_catalogue_are_found() -> None:
-    assert set(known_rules()) == {"battery", "silence", "temperature"}
+    assert set(known_rules()) == {"battery", "silence", "temperature", "unusual"}
 
 
 def test_a_series_may_be_elsewhere_and_a_rule_be_off() -> None:
@@ -322,7 +322,7 @@ def test_a_series_may_be_elsewhere_and_a_rule_be_off() -> None:
     ("config", "said"),
     [
         ({"rule": {}}, "twin.toml='rule': expected one of fleet, rules, signals, twin"),
-        ({"rules": {"heat": {}}}, "one of battery, silence, temperature"),
+        ({"rules": {"heat": {}}}, "one of battery, silence, temperature, unusual"),
         ({"rules": {"silence": {"after": 3}}}, r"\[rules.silence\].*unknown field `after`"),
         ({"rules": {"silence": {"after_s": -1}}}, r"\[rules.silence\].*> 0"),
         ({"signals": {"battery.temp": "temp"}}, "a series such as battery.soc"),

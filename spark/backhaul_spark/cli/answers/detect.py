@@ -14,43 +14,60 @@ from backhaul_codec.state.point_text import shown
 from backhaul_spark.cli import _options
 
 if TYPE_CHECKING:
-    from backhaul_spark.detect.findings import UnusualStretch
+    from collections.abc import Sequence
+
+    from backhaul_spark.detect.findings import UnusualStretch, UnusualTogether
     from backhaul_spark.query.history import Answer
 
 # Readings that are judged in about two seconds; of more, means are judged.
 READINGS_MAX = 100_000
 # As the detector has it (detect/detector.py): importing that takes numpy.
 LEARNING = 100
+# As the detector of several series has it (detect/joint.py).
+JOINT_LEARNING = 400
 
 
 @click.command()
 @_options.table_root
-@_options.series_options
+@_options.several_series_options
 @click.option(
     "--threshold",
     type=click.FloatRange(min=0, min_open=True),
     help="Score from which on a reading is told; lower tells more.",
 )
+@click.option(
+    "--learning",
+    type=click.IntRange(min=100),
+    default=JOINT_LEARNING,
+    show_default=True,
+    help="Of several series: rows from the first on that are taken for well.",
+)
 @_options.as_json
 def detect(
     table_root: str,
     device: str,
-    series: str,
+    series: tuple[str, ...],
     start: str | None,
     end: str | None,
     resolution: Literal["auto", "raw", "1m", "1h", "1d"],
     threshold: float | None,
+    learning: int,
     as_json: bool,
 ) -> None:
-    """Find unusual readings in a series, each judged by those before it.
+    """Find unusual readings in a series, each judged by those before it, or in several series together.
 
     By minute, hour or day means are judged; by default each reading is, or minutes where there are more than
     100,000 readings, or hours. It learns from --from on: the first hundred readings are never judged.
+
+    Several series are judged row by row, by how they went together in the first --learning rows.
     """
     from backhaul_spark.detect.findings import THRESHOLD, find
     from backhaul_spark.query.history import History, parse_series, parse_time
 
-    history, asked = History(table_root), parse_series(device, series)
+    if len(series) > 1:
+        _together(table_root, device, series, start, end, resolution, threshold, learning, as_json)
+        return
+    history, asked = History(table_root), parse_series(device, series[0])
     bounds = parse_time("--from", start), parse_time("--to", end)
     if resolution == "auto":
         resolution = history.finest(asked, *bounds, READINGS_MAX)
@@ -139,6 +156,7 @@ def _as_json(
 
 
 def _iso(time_ns: int) -> str:
+    """Return a time, ns since 1970, as text in UTC, to the millisecond."""
     return datetime.fromtimestamp(time_ns / 1e9, UTC).isoformat(timespec="milliseconds")
 
 
@@ -148,3 +166,75 @@ def _print(answer: Answer, count: int, found: list[UnusualStretch], unjudged: Un
     print(f"  {unjudged.text(count - unjudged.learning - unjudged.not_finite)}")
     for finding in found:
         print(f"  {_iso(finding.start_ns)} to {_iso(finding.end_ns)}: {shown(finding.text)}")
+
+
+def _together(
+    table_root: str,
+    device: str,
+    series: Sequence[str],
+    start: str | None,
+    end: str | None,
+    resolution: Literal["auto", "raw", "1m", "1h", "1d"],
+    threshold: float | None,
+    learning: int,
+    as_json: bool,
+) -> None:
+    """Judge several series of one device together, and print the findings.
+
+    Raises:
+        OptionError: a series is named twice, or there are more than SIGNALS_MAX.
+    """
+    from backhaul_spark.detect.findings import TOGETHER, find_together
+    from backhaul_spark.detect.joint import SIGNALS_MAX
+    from backhaul_spark.errors import OptionError
+    from backhaul_spark.query.history import History, parse_series, parse_time
+
+    if len(set(series)) < len(series) or len(series) > SIGNALS_MAX:
+        raise OptionError("--series", " ".join(series), f"at most {SIGNALS_MAX}, each once")
+    history, asked = History(table_root), [parse_series(device, one) for one in series]
+    bounds = parse_time("--from", start), parse_time("--to", end)
+    if resolution == "auto":
+        most = READINGS_MAX // len(asked)
+        finest = [history.finest(one, *bounds, most) for one in asked]
+        resolution = max(finest, key=("raw", "1m", "1h", "1d").index)
+    answers = [readings(history.ask(one, *bounds, resolution)) for one in asked]
+    found, rows, step_ns = find_together(
+        series, answers, threshold=threshold or TOGETHER, learning=learning
+    )
+    judged = max(len(rows) - learning, 0)
+    learned_ns = rows[min(learning, len(rows)) - 1].time_ns if rows else None
+    if as_json:
+        values: dict[str, Any] = {
+            "device": device,
+            "series": list(series),
+            "resolution": resolution,
+            "step_s": step_ns / 1e9,
+            "rows": len(rows),
+            "judged": judged,
+            "not_judged": {
+                "learning": len(rows) - judged,
+                "learned_to": None if learned_ns is None else _iso(learned_ns),
+            },
+            "findings": [_together_as_json(finding) for finding in found],
+        }
+        print(json.dumps(values))
+        return
+    whose = shown(f"{device} {', '.join(series)}")
+    print(
+        f"{whose}, {resolution}: {len(found)} findings in {len(rows):,} rows of {step_ns / 1e9:g} s"
+    )
+    told = f"  {judged:,} judged; not judged: {len(rows) - judged:,} for learning"
+    print(f"{told}, to {_iso(learned_ns)}" if learned_ns is not None else told)
+    for finding in found:
+        print(f"  {_iso(finding.start_ns)} to {_iso(finding.end_ns)}: {shown(finding.text)}")
+
+
+def _together_as_json(finding: UnusualTogether) -> dict[str, Any]:
+    return {
+        "start": _iso(finding.start_ns),
+        "end": _iso(finding.end_ns),
+        "worst": _iso(finding.worst_ns),
+        "score": round(finding.score, 3),
+        "parts": {name: round(share, 3) for name, share in finding.parts.items()},
+        "text": finding.text,
+    }
