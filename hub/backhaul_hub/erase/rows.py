@@ -11,7 +11,7 @@ from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.store import Registry
 from backhaul_hub.device import FLEET
 from backhaul_hub.lane_records.block_store import BlockStore
-from backhaul_hub.lane_records.lane_rows import ReadPosition, read_position
+from backhaul_hub.lane_records.lane_rows import ReadPosition, read_lanes, read_position
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.nats.stream_reader import Stored, StoredReader
 
@@ -37,7 +37,9 @@ async def counted(registry: Registry, device: str) -> dict[str, int]:
         [(count,)] = await registry.fetch(query, (device,))
         if count:
             found[table] = count
-    return found
+    # Some may stand in the log of turns alone.
+    lanes = len(await read_lanes(registry, device))
+    return found | ({"lane": lanes} if lanes else {})
 
 
 async def deletions(registry: Registry, device: str) -> list[RowChange]:
