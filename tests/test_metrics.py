@@ -9,10 +9,10 @@ import threading
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
+import aiohttp
 import pytest
 
 import backhaul_agent.status.metrics
@@ -20,16 +20,13 @@ import backhaul_hub.alerts.metrics
 import backhaul_hub.health.metrics
 import backhaul_spark.jobs.metrics
 from backhaul_codec.assurance.conditions import Condition, Severity
-from backhaul_codec.assurance.metrics import COUNTER, Metric
+from backhaul_codec.assurance.metrics import COUNTER, Metric, Sample
 from backhaul_hub.alerts.alert import AlertKey, AlertRecord
 from backhaul_hub.health.judge import DeviceFacts, HealthFacts, LaneFacts
 from backhaul_runtime import metrics_server, scrape_server
 from backhaul_spark.jobs.metrics import JobsSeen
 from tests.support.rig.ports import free_port
 from tests.support.waiting import until
-
-if TYPE_CHECKING:
-    from backhaul_codec.assurance.metrics import Sample
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "metrics.md").read_text()
@@ -133,7 +130,7 @@ def test_the_hub_counts_devices_lanes_and_conditions_and_names_no_device() -> No
         for sample in backhaul_hub.health.metrics.samples(facts, [down, down], 5_000_000_000)
     }
     assert found == {
-        ("looked_timestamp_seconds", ()): 5, ("devices", ()): 3, ("devices_connected", ()): 2,
+        ("leads", ()): 1, ("looked_timestamp_seconds", ()): 5, ("devices", ()): 3, ("devices_connected", ()): 2,
         ("devices_clock_unset", ()): 1, ("devices_agent_up", ()): 1, ("devices_agent_down", ()): 1,
         ("lane_arrivals", ()): 7, ("lane_gap_ranges", ()): 2,
         ("lanes_owing", ()): 1, ("source_lag_messages", ()): 3, ("jetstream_up", ()): 1,
@@ -142,7 +139,8 @@ def test_the_hub_counts_devices_lanes_and_conditions_and_names_no_device() -> No
         ("consumer_pending_messages", ("UP_00", "d")): 1,
         ("consumer_ack_pending_messages", ("UP_00", "d")): 2,
     }  # fmt: skip
-    assert list(backhaul_hub.health.metrics.samples(facts, [], 0)) == []
+    (unseen,) = backhaul_hub.health.metrics.samples(facts, [], 0)
+    assert (unseen.metric.name, unseen.value) == ("backhaul_hub_leads", 1)
 
 
 async def test_half_open_questions_neither_add_up_nor_shut_others_out() -> None:
@@ -232,3 +230,23 @@ async def test_a_question_that_is_left_open_is_refused_without_a_traceback_and_t
     with suppress(asyncio.CancelledError):
         await serving
     assert "Traceback" not in capsys.readouterr().err
+
+
+async def test_an_address_is_free_as_soon_as_its_metrics_have_ended() -> None:
+    """A machine that follows tells that it does; once it leads, its control plane listens there."""
+    listen = f"127.0.0.1:{free_port()}"
+    for value in (0, 1):
+        leads = backhaul_hub.health.metrics.LEADS
+        told = [Sample(leads, value)]
+        serving = asyncio.create_task(metrics_server.serve(listen, [leads], told.copy))
+
+        async def says(wanted: str = f"backhaul_hub_leads {value}.0") -> bool:
+            try:
+                async with aiohttp.request("GET", f"http://{listen}/metrics") as answer:
+                    return wanted in await answer.text()
+            except aiohttp.ClientConnectionError:
+                return False
+
+        await until(says, "it is told")
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)

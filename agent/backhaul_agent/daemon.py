@@ -28,7 +28,7 @@ from backhaul_agent.parts.agent_parts import Parts
 from backhaul_runtime.clock import SteadyClock
 
 if TYPE_CHECKING:
-    from backhaul_agent.systemd_notify import Notifier
+    from backhaul_runtime.systemd_notify import Notifier
 
 SET_ASIDE_MAX = 3  # ledgers in one run: a disk that damages one after the other is of no use
 ROOM_LOOK_S = 1.0  # between two tries to open a ledger on a full disk

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from backhaul_codec.assurance.metrics import Metric, Sample
 
 ANSWER_S_MAX = 5.0
+READY = "/ready"
+"""Where a probe asks whether the program could do its work at once; no event loop is asked."""
 log = structlog.get_logger("metrics")
 
 
@@ -47,11 +49,14 @@ class _Collector:
         return list(self._samples())
 
 
-def _in_time(app: WSGIApplication) -> WSGIApplication:
+def _in_time(app: WSGIApplication, ready: Callable[[], bool]) -> WSGIApplication:
     """Refuse a question that is left open, or fails: of itself a server writes a raw traceback instead."""
 
     def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         try:
+            if environ["PATH_INFO"] == READY:
+                start_response("200 OK" if ready() else "503 Service Unavailable", [])
+                return []
             return app(environ, start_response)
         except TimeoutError:
             log.warning("metrics_not_told_in_time", seconds=ANSWER_S_MAX)
@@ -65,9 +70,12 @@ def _in_time(app: WSGIApplication) -> WSGIApplication:
 
 
 async def serve(
-    listen: str, metrics: Iterable[Metric], samples: Callable[[], Iterable[Sample]]
+    listen: str,
+    metrics: Iterable[Metric],
+    samples: Callable[[], Iterable[Sample]],
+    ready: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Serve ``listen`` ("127.0.0.1:9464"; empty: nothing) until cancelled.
+    """Serve ``listen`` ("127.0.0.1:9464"; empty: nothing) until cancelled; ``ready`` is asked in another thread.
 
     An address that cannot be had is logged, and everything else goes on.
     """
@@ -86,11 +94,10 @@ async def serve(
         log.error("metrics_not_served", listen=listen, error=str(error))  # noqa: TRY400
         return
     log.info("metrics_served", listen=listen)
-    server.set_app(_in_time(make_wsgi_app(registry)))
+    server.set_app(_in_time(make_wsgi_app(registry), ready))
     threading.Thread(target=server.serve_forever, daemon=True, name="metrics").start()
     try:
         await asyncio.Event().wait()
     finally:
-        # Its thread ends within half a second; nobody has to wait for that.
-        await asyncio.shield(asyncio.to_thread(server.shutdown))
-        server.server_close()
+        # Its thread ends at once: whoever follows may listen at the same address.
+        await asyncio.shield(asyncio.to_thread(server.end))

@@ -38,6 +38,14 @@ class ScrapeServer(ThreadingMixIn, WSGIServer):
         self._begun_s: dict[Any, float] = {}
         super().__init__((host, port), _Quiet)
 
+    def end(self) -> None:
+        """Listen no more, and return once `serve_forever` has ended."""
+        # It looks twice a second whether it is to end; by this it looks at once.
+        with suppress(OSError):
+            self.socket.shutdown(_BOTH_WAYS)
+        self.shutdown()
+        self.server_close()
+
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answer in a thread, and end the oldest connection where there are too many."""
         with self._freed:

@@ -130,6 +130,7 @@ HUB = {
             act=0.95,
         ),
         Panel("Streams, messages", {"backhaul_hub_stream_messages": "{{stream}}"}),
+        Panel("The control plane that leads", {"backhaul_hub_leads": "{{instance}}"}),
         Panel(
             "Age of the last look at health",
             {

@@ -12,8 +12,8 @@ import nats
 
 from backhaul_agent.config import parse
 from backhaul_agent.daemon import Daemon
-from backhaul_agent.systemd_notify import Notifier
 from backhaul_runtime.clock import SystemClock
+from backhaul_runtime.systemd_notify import Notifier
 from tests.agent.ledgers import FailingDisk
 from tests.support.agent_process import running
 from tests.support.rig import patient

@@ -21,10 +21,10 @@ from backhaul_agent.leaf.jetstream import JetStream
 from backhaul_agent.ledger.rows import Inbound, Inward
 from backhaul_agent.logs import Bursts
 from backhaul_agent.stamps import stamp_ms
-from backhaul_agent.systemd_notify import Notifier
 from backhaul_agent.uplink.confirmations import Claim
 from backhaul_agent.uplink.dispatch import Watermarks, WatermarkWord, read_watermark
 from backhaul_runtime.jetstream import covers
+from backhaul_runtime.systemd_notify import Notifier
 from tests.support.agent_clock import FakeClock
 
 if TYPE_CHECKING:

@@ -16,7 +16,9 @@ __all__ = ["nats_server"]
 ROOT = Path(__file__).parents[2]
 
 
-def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(
+    *command: str, within_s: float = 240, **environment: str
+) -> subprocess.CompletedProcess[str]:
     """Run a command of the project's from its top."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     return subprocess.run(
@@ -26,7 +28,7 @@ def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=240,
+        timeout=within_s,
     )
 
 

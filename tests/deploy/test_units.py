@@ -16,6 +16,7 @@ SERVICES = {
     "backhaul-agent.service": VEHICLE,
     "backhaul-hub-server.service": HUB,
     "backhaul-hub.service": HUB,
+    "backhaul-hub-standby.service": HUB,
     "backhaul-hub-page.service": HUB,
     "backhaul-hub-backup@.service": HUB,
     "backhaul-spark-ingest.service": HUB,

@@ -1,6 +1,6 @@
 """The tables in an S3 bucket: no code knows of it but `tables/files.py`; delta-rs and Arrow do the rest.
 
-Needs moto's server, which `make tools` puts into .tools/s3 (tools/setup-s3 by itself); MOTO_SERVER
+Needs moto's server, which `make tools` puts into .tools/s3 (tools/setup-beside s3 by itself); MOTO_SERVER
 names another.
 """
 
@@ -43,7 +43,7 @@ START_S_MAX = 120.0
 def bucket() -> Iterator[str]:
     """A server with the bucket `fleet`, and the environment that leads there; in CI there must be one."""
     if not MOTO.exists():
-        lacking(f"there is no {MOTO}: run tools/setup-s3")
+        lacking(f"there is no {MOTO}: run tools/setup-beside s3")
     url = f"http://127.0.0.1:{(port := free_port())}"
     command = [str(MOTO), "-H", "127.0.0.1", "-p", str(port)]
     environment = {

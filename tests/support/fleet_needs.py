@@ -36,11 +36,12 @@ LANES_UP = Measured(2, "sources a vehicle", "live and bulk; ARCHITECTURE.md")
 SOURCE_KB = Measured(25, "kB a source", "1,000 sources: +25 MB of resident memory")
 SOURCE_CORES = Measured(18e-6, "core a source", "1,000 idle sources: 1.8% of a core")
 CONSUMER_KB = Measured(44, "kB a consumer", "5,000 durable consumers: +219 MB")
-IDLE_BYTES_S = Measured(27_100 / 60, "bytes/s a vehicle", "`gateway`, idle")
+SOURCED_BYTES_S = Measured(27_100 / 60, "bytes/s a vehicle", "`gateway --sourced`, idle")
+IDLE_BYTES_S = Measured(1.8e6 / 8 / 100_000, "bytes/s a vehicle", "`gateway`, idle, of 120")
 BODY_BYTES = Measured(4.0, "bytes a point", "`backhaul-hub simulate --per-frame 25`")
 MESSAGE_BYTES = Measured(150, "bytes a message", "the same: what UP holds beside the body")
 SYNCED_FRAMES_S = Measured(5_400, "frames/s a disk", "`hub_drain`, `sync_interval: always`")
-CONTROL_US = Measured(232, "us a frame", "`hub_drain`, control plane; one process, one core")
+CONTROL_US = Measured(129, "us a frame", "`hub_fleet`, 20,000 vehicles, all told; one core")
 # Two equations: 6,080 frames of 200 points a second on two cores (`spark_ingest`), and 125 us for
 # each of 70,000 simulated messages of 16.5 points on average.
 INGEST_FRAME_US = Measured(106, "us a frame", "`spark_ingest`, and simulated frames")
@@ -95,7 +96,8 @@ NEEDS = (
         "sources and DOWN's consumers",
     ),
     Need("hub, idle sources", "cores", lambda n: n * LANES_UP.value * SOURCE_CORES.value),
-    Need("heartbeats", "Mbit/s", lambda n: n * IDLE_BYTES_S.value * 8 / 1e6, "all links together"),
+    Need("idle links", "Mbit/s", lambda n: n * IDLE_BYTES_S.value * 8 / 1e6, "all together"),
+    Need("the same, all sourced", "Mbit/s", lambda n: n * SOURCED_BYTES_S.value * 8 / 1e6),
     Need("UP, a day", "GB", lambda n: _a_day_gb(stored_bytes_s(n))),
     Need(
         "disks for UP",
@@ -107,7 +109,7 @@ NEEDS = (
         "control plane",
         "cores",
         lambda n: frames_s(n) * CONTROL_US.value / 1e6,
-        "more than 1: so many hubs",
+        "more than 1: another hub",
     ),
     Need(
         "ingest",

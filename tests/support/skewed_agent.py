@@ -19,9 +19,9 @@ from backhaul_agent.daemon import Daemon
 from backhaul_agent.enrol.vehicle_files import DEVICE_CREDS
 from backhaul_agent.parts import core
 from backhaul_agent.presence.machine import identify
-from backhaul_agent.systemd_notify import Notifier
 from backhaul_agent.time_sync import correct_stamps as settle
 from backhaul_runtime.clock import SystemClock, boot_id
+from backhaul_runtime.systemd_notify import Notifier
 
 
 class SkewedClock(SystemClock):

@@ -41,7 +41,7 @@ from backhaul_runtime import metrics_server
 from backhaul_runtime.clock import SteadyClock
 
 if TYPE_CHECKING:
-    from backhaul_agent.systemd_notify import Notifier
+    from backhaul_runtime.systemd_notify import Notifier
 
 DRAIN_S_MAX = 5.0
 ANSWER_S_MAX = 2.0

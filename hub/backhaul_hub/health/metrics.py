@@ -16,6 +16,7 @@ from backhaul_hub.nats.jetstream import Json
 
 _P = "backhaul_hub_"
 _STREAM, _CONSUMER = ("stream",), ("stream", "consumer")
+LEADS = Metric(f"{_P}leads", "1 at the control plane that leads, 0 at one that follows")
 LOOKED = Metric(f"{_P}looked_timestamp_seconds", "When all of this was seen")
 DEVICES = Metric(f"{_P}devices", "Devices that are enrolled")
 CONNECTED = Metric(f"{_P}devices_connected", "Those whose link is up")
@@ -38,13 +39,14 @@ PENDING = Metric(f"{_P}consumer_pending_messages", "Before a durable consumer", 
 ACK_PENDING = Metric(f"{_P}consumer_ack_pending_messages", "Not acknowledged", labels=_CONSUMER)
 
 METRICS = (
-    LOOKED, DEVICES, CONNECTED, AGENTS, AGENTS_DOWN, UNSET, CONDITIONS, ARRIVALS, GAPS, OWING, LAG, JETSTREAM, READ,
-    QUARANTINED, BYTES, BYTES_MAX, MESSAGES, LAST_SEQ, PENDING, ACK_PENDING,
+    LEADS, LOOKED, DEVICES, CONNECTED, AGENTS, AGENTS_DOWN, UNSET, CONDITIONS, ARRIVALS, GAPS, OWING, LAG, JETSTREAM,
+    READ, QUARANTINED, BYTES, BYTES_MAX, MESSAGES, LAST_SEQ, PENDING, ACK_PENDING,
 )  # fmt: skip
 
 
 def samples(facts: HealthFacts, shown: Sequence[Condition], looked_ns: int) -> Iterator[Sample]:
-    """Yield all values; nothing before the first look."""
+    """Yield all values; before the first look only that this control plane leads."""
+    yield Sample(LEADS, 1)
     if not looked_ns:
         return
     devices = facts.devices.values()

@@ -63,6 +63,11 @@ class Follower:
             *(log, "following_waits", HubError, NatsError, JournalError, OSError), wait_s=_LOOK_S
         )
 
+    @property
+    def ready(self) -> bool:
+        """Whether this machine could lead at once."""
+        return not self._why
+
     async def run(self) -> FollowingRegistry:
         """Follow; return hub.db, which holds all of the journal, once nobody leads any more.
 
@@ -193,6 +198,6 @@ class Follower:
             return
         self._reported_s = now_s
         position = self._replica.position if self._replica is not None else 0
-        report = FollowerReport(self._machine, position, not self._why, self._why)
+        report = FollowerReport(self._machine, position, self.ready, self._why)
         with suppress(NatsError):
             await self._client.publish(REPORTS, msgspec.json.encode(report))

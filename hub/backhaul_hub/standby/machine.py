@@ -11,12 +11,14 @@ from typing import Any, Protocol, TypeVar
 import structlog
 from nats.aio.client import Client
 
+from backhaul_codec.assurance.metrics import Sample
 from backhaul_hub.access.keys import read_keys
 from backhaul_hub.config import HubConfig
 from backhaul_hub.db.journal import NoJournal
 from backhaul_hub.db.lock import ENDS_S_MAX, alone_with
 from backhaul_hub.db.migrations import SCHEMA_VERSION
 from backhaul_hub.db.store import Registry
+from backhaul_hub.health.metrics import LEADS
 from backhaul_hub.nats.connection import connect
 from backhaul_hub.standby.entry import Entry, JournalEntry, messages_of
 from backhaul_hub.standby.follower import Follower
@@ -27,6 +29,7 @@ from backhaul_hub.standby.replica import FollowingRegistry
 from backhaul_hub.standby.rows import Term, begin
 from backhaul_hub.standby.stream import JournalStream
 from backhaul_hub.standby.term_logins import make_logins, with_logins
+from backhaul_runtime import metrics_server
 from backhaul_runtime.clock import Clock
 
 log = structlog.get_logger(__name__)
@@ -91,11 +94,22 @@ class StandbyMachine:
             while not self._stop.is_set():
                 follower = Follower(client, stream, self._directory, self._config, self._clock)
                 log.info("follows", machine=self._config.standby.machine)
-                replica = await self._unless_stopped(follower.run())
+                replica = await self._unless_stopped(self._follow(follower))
                 if replica is not None:
                     await self._lead(stream, replica)
         finally:
             await client.close()
+
+    async def _follow(self, follower: Follower) -> FollowingRegistry:
+        """Follow, and tell so where Prometheus and probes ask; a control plane that leads listens there itself."""
+        listen = self._config.metrics.listen
+        told = [Sample(LEADS, 0)]
+        telling = metrics_server.serve(listen, [LEADS], told.copy, lambda: follower.ready)
+        serving = asyncio.create_task(telling)
+        try:
+            return await follower.run()
+        finally:
+            await _ended(serving)
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, Result]) -> Result | None:
         """Return the result of some work; None where `stop` came first."""

@@ -16,8 +16,8 @@ from backhaul_agent.config import Config
 from backhaul_agent.config_file import load
 from backhaul_agent.daemon import Daemon
 from backhaul_agent.enrol.vehicle_files import DEVICE_CREDS
-from backhaul_agent.systemd_notify import Notifier
 from backhaul_runtime.clock import SystemClock, boot_id
+from backhaul_runtime.systemd_notify import Notifier
 
 
 @click.command(name="run")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -30,6 +31,7 @@ from backhaul_hub.start_guard import require_here
 from backhaul_hub.streams.streams import declared_streams, planned
 from backhaul_hub.unfinished import require_finished
 from backhaul_runtime.clock import SystemClock
+from backhaul_runtime.systemd_notify import Notifier
 
 
 @click.command()
@@ -105,11 +107,15 @@ async def _run(directory: Path, lower_limits: bool, *, begin: bool, no_page: boo
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, work.stop)
     with_page = config.page.listen and not no_page
+    # An event loop that stands still tells systemd nothing: a machine that hangs is started anew.
+    alive = asyncio.create_task(Notifier(os.environ).watchdog(lambda: True))
     try:
         async with page_beside(directory) if with_page else contextlib.nullcontext():
             await work.run()
     except* HubError as group:
         raise group.exceptions[0] from None
+    finally:
+        alive.cancel()
     structlog.get_logger().info("stopped")
 
 
