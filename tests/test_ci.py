@@ -94,7 +94,7 @@ def test_toxiproxy_is_built_with_a_go_that_is_new_enough(
     _program(tmp_path / "go-of-pypi", GO.format(version="1.26.6"))
     _program(tmp_path / "bin/go", GO.format(version=on_path))
     path = f"{tmp_path / 'bin'}:{os.defpath}"
-    program = [tmp_path / "tools/go-program", "toxiproxy-server"]
+    program = [str(tmp_path / "tools/go-program"), "toxiproxy-server"]
     subprocess.run(program, env={"PATH": path}, check=True)
     assert (tmp_path / ".tools/toxiproxy-server").read_text().strip() == builds
 

@@ -17,6 +17,7 @@ from backhaul_hub.commands.outcome import DOUBT_RANK, NOTHING, By, Doubt, Outcom
 from backhaul_hub.db.older_commands import OLDER_COMMANDS
 from backhaul_hub.db.store import Registry
 from tests.hub.command_book import NOW, S, vehicle_says
+from tests.support.hub_db_tables import tables_after
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,10 +60,7 @@ OLDER: list[tuple[State, int, str, Outcome]] = [
 def older_hub_db(path: Path) -> None:
     """Have a hub.db be of schema 14, with a command of each kind, c0 first."""
     with closing(sqlite3.connect(path)) as db:
-        later = "DROP TABLE dictionary; DROP TABLE awaited_dictionary; DROP TABLE command;"
-        later += "DROP TABLE alert; DROP TABLE page_link; DROP TABLE page_session;"
-        for name in ("told", "silence", "notice", "position"):
-            later += f"DROP TABLE alert_{name};"
+        later = "".join(f"DROP TABLE {name};" for name in ("command", *tables_after(14)))
         db.executescript(f"{later} {OLDER_COMMANDS} PRAGMA user_version = 14;")
         for number, (state, rank, said, _) in enumerate(OLDER):
             ended_ns = NOW + 9 * S if state.over else 0

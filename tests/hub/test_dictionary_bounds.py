@@ -36,6 +36,7 @@ from backhaul_hub.uplink.dictionary_bounds import (
     choose,
 )
 from tests.hub.packed_bundles import DIGEST, NAMES, bundle, carried, packed
+from tests.support.hub_db_tables import tables_after
 from tests.support.hub_sync import FakeClock
 
 from .up_stream import DEVICE, LANE, STREAM
@@ -208,25 +209,12 @@ def test_what_waits_is_taken_up_in_turns() -> None:
     assert list(restored.missing())
 
 
-LATER = (
-    "alert",
-    "alert_told",
-    "alert_silence",
-    "alert_notice",
-    "alert_position",
-    "page_link",
-    "page_session",
-)
-
-
 async def test_a_hub_without_dictionaries_is_brought_up_to_date(tmp_path: Path) -> None:
     path = tmp_path / "hub.db"
     async with await Registry.open(path) as registry:
         await registry.write(
             [
-                RowChange("DROP TABLE dictionary", [()]),
-                RowChange("DROP TABLE awaited_dictionary", [()]),
-                *(RowChange(f"DROP TABLE {name}", [()]) for name in LATER),
+                *(RowChange(f"DROP TABLE {name}", [()]) for name in tables_after(15)),
                 RowChange("PRAGMA user_version = 15", [()]),
             ]
         )

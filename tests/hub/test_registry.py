@@ -23,6 +23,7 @@ from backhaul_hub.db.store import Registry
 from backhaul_hub.device import Device
 from backhaul_hub.errors import RegistryError
 from backhaul_hub.lane_records.lane_rows import ReadPosition, read_lanes, read_position, store_read
+from tests.support.hub_db_tables import tables_after
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -194,15 +195,7 @@ async def test_an_older_hub_db_is_brought_up_to_date(tmp_path: Path, version: in
         tables = [name for name in lacking if not name.endswith(("chain", "outcome"))]
         if "import_source" in lacking:
             tables += ["import_epoch", "import_hour", "import_stream"]
-        if "dictionary" in lacking:
-            tables += ["awaited_dictionary"]
-        if "alert" in lacking:
-            tables += [f"alert_{name}" for name in ("told", "silence", "notice", "position")]
-        if "page_link" in lacking:
-            tables += ["page_session"]
-        if "erasure" in lacking:
-            tables += ["erased_person", "audit_head", "audit_name", "audit_pending"]
-        older = "".join(f"DROP TABLE {table};" for table in tables)
+        older = "".join(f"DROP TABLE {table};" for table in {*tables, *tables_after(version)})
         if "command" not in lacking:
             older += "DROP TABLE command;" + OLDER_COMMANDS
         if "mark_chain" in lacking:

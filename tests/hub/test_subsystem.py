@@ -91,5 +91,5 @@ async def test_where_one_fails_at_work_all_are_stopped() -> None:
 def test_the_parts_of_a_control_plane_stand_in_their_order(tmp_path: Path) -> None:
     create_hub(tmp_path / "hub", local_layout(4222, 7422))
     plane = ControlPlane(tmp_path / "hub", load(tmp_path / "hub"), SystemClock())
-    order = "Ground Streams DictionaryShell Fleet Gate Early Hearing SyncShell Operations Reading Watching AlertShell Answers Ready"
+    order = "Ground Streams Erasing Auditing DictionaryShell Fleet Gate Early Hearing SyncShell Operations Reading Watching AlertShell Answers Ready"
     assert [type(part).__name__ for part in plane.parts] == order.split()

@@ -80,7 +80,7 @@ def from_bytes(content: bytes) -> LoggedTurn:
 
 
 def blocks_in(turns: Iterable[LoggedTurn]) -> dict[str, list[LoggedBlock]]:
-    """Return by stream what turns, in their order, say of open blocks; nothing of lanes that made room later."""
+    """Return the words of turns on open blocks, by stream; lanes that made room in a later turn are left out."""
     found: dict[str, list[LoggedBlock]] = {}
     for turn in turns:
         if turn.gone:

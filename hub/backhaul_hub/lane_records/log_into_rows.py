@@ -1,4 +1,4 @@
-"""Puts into rows what the log of turns says, for whoever changes rows while nobody reads UP."""
+"""Puts the log of turns into rows, for callers that change rows while no reader of UP runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from backhaul_hub.lane_records.lane_rows import (
 
 
 async def put_log_into_rows(registry: Registry) -> None:
-    """Have all that the log says stand in rows, and nothing in the log. No reader of UP may run.
+    """Empty the log into the rows of lanes and blocks. No reader of UP may run.
 
     Raises:
         RegistryError: the database refused; all is as before.

@@ -218,7 +218,7 @@ class Detector:
         return np.concatenate([numbers, *(shapes.pack() for shapes in self._shapes)])
 
     def unpack(self, packed: np.ndarray[Any, np.dtype[np.float64]]) -> None:
-        """Restore the result of `pack`; zeros are a new detector."""
+        """Restore the result of `pack`, (n,) float64 with `floats_of(tuning)` of them; zeros are a new detector."""
         *self._reach, self._peak, rest, seen, count = packed[:_HEAD].tolist()
         self._rest, self._seen = int(rest), int(seen)
         start = _HEAD + self._tuning.scatter

@@ -64,7 +64,7 @@ class Courses:
         return np.concatenate([counters, self._last, self._courses.ravel()])
 
     def unpack(self, packed: Floats) -> None:
-        """Restore the result of `pack`."""
+        """Restore the result of `pack`, (n,) float64."""
         counters = packed[:_COUNTERS].astype(int).tolist()
         self._known, self._next, self._pending, self._taken = counters
         self._sum = float(packed[_COUNTERS])
