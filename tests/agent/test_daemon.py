@@ -67,7 +67,7 @@ async def test_each_part_reports_in_its_section_of_the_status(
             "budget",
             *("mode", "up", "phase", "visits", "next_visit_s", "last_failure", "shared"),
             *("switched", "rate_kbit_s", "windows", "window_updates"),
-            *("pushed", "push_wakes"),
+            *("pushed", "push_wakes", "half_open"),
         },
         "ledger": {
             *("path", "bytes", "bytes_max", "full", "disk_full", "reserve_held", "staged_points"),

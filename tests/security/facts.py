@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from backhaul_codec.protocol.identity import leaf_name
 from backhaul_codec.protocol.presence import BEAT
+from backhaul_hub.continuity import lane_log
 from backhaul_hub.errors import JetStreamError
 from backhaul_hub.lane_names import DOWN
 from backhaul_hub.shards import PUSH
@@ -35,7 +36,7 @@ OWN_VALUE = f"$KV.TWIN_SHADOW.fleet.prod.veh.{STOLEN}.nothing"
 EPOCH = 7
 """Of the honest vehicle's messages."""
 # What the readers of UP and of the twin job's events write with each message of the honest vehicle.
-_BOOKKEEPING = frozenset({"position", "block", "block_lane", "alert_position"})
+_BOOKKEEPING = frozenset({"position", "block", "block_lane", "lane_log", "alert_position"})
 _CONDITION = re.compile(r"alert \('[0-9a-f]+', 'health', ")
 """An alert of what the hub has noticed itself: that an attack is noticed is no harm."""
 
@@ -122,6 +123,11 @@ class HubFacts:
                 for table in sorted({name for (name,) in named} - _BOOKKEEPING)
                 for row in base.execute(f"SELECT * FROM {table}").fetchall()
             ]
+            # What turns said of lanes counts as the rows that they will be.
+            turns = base.execute("SELECT content FROM lane_log").fetchall()
+        for turn in (lane_log.from_bytes(content) for (content,) in turns):
+            rows += [f"lane {tuple(row)}" for row in turn.lanes]
+            rows += [f"lane gone {tuple(key)}" for key in turn.gone]
         own_lane = f"lane ('{HONEST}', 'bulk', {EPOCH}"
         return [
             row
