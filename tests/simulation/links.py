@@ -191,7 +191,7 @@ class Links:
             push.messages.clear()
         return found
 
-    async def request(self, verb: str) -> dict[str, Any]:
+    async def info(self, stream: str) -> dict[str, Any]:
         """Answer as the hub's server does."""
         return self._info()
 
