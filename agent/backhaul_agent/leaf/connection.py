@@ -55,6 +55,7 @@ class LeafConnection:
             closed = asyncio.Event()
             client = await self._connect(closed)
             if client is None:
+                heed_cancel()  # a server that goes away at the agent's end would make it forgotten
                 await asyncio.sleep(retry_s)
                 retry_s = min(RETRY_S_MAX, retry_s * 2)
                 continue
