@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from backhaul_agent.apps.doors import OwnClient
 from backhaul_agent.config import Config, DeviceConfig, NatsConfig
 from backhaul_agent.leaf import connection
-from backhaul_agent.leaf.connection import LeafConnection, OwnClient
+from backhaul_agent.leaf.connection import LeafConnection
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
