@@ -1,7 +1,7 @@
 """Measure the memory of a control plane that knows a fleet, and how long it loads.
 
-A real hub takes in what one vehicle of `simulate` says. All rows of hub.db that are about that one are then written
-for each vehicle of the fleet, and the control plane is started. What one with a single vehicle takes is taken off.
+A real hub takes in the messages of one vehicle of `simulate`. The benchmark then copies that vehicle's rows of hub.db
+for each vehicle of the fleet, starts the control plane, and subtracts the memory of a control plane with one vehicle.
 """
 
 from __future__ import annotations

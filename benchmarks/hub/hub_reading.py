@@ -6,8 +6,8 @@ before: each message through nats-py's own queue, examined alone, and a turn for
 one turn over all streams, taken from the connection as bytes, proved together. The last rows have the fleet's
 shape: a few messages each of many streams. Nothing is told anybody.
 
-What goes into hub.db's write-ahead log is counted too: as before, each lane and block in its row with each turn, and
-as now, by the log of turns. Vehicles speak in an order that is another one each round.
+The benchmark also counts the bytes of hub.db's write-ahead log, both ways: with each lane and block in its row after
+each turn, as before, and with the log of turns, as now. The order of the vehicles is another one each round.
 """
 
 from __future__ import annotations

@@ -190,7 +190,7 @@ def _memory(what: str, megabytes: list[float]) -> list[Figure]:
     settled = megabytes[len(megabytes) // 4 :]
     half = len(settled) // 2
     first, second = (statistics.median(some) for some in (settled[:half], settled[half:]))
-    # What has just come in comes and goes: the least shows what stays.
+    # Garbage comes and goes between collections: the least value shows the memory that the tab keeps.
     fifth = max(1, len(megabytes) // 5)
     least = [min(megabytes[at : at + fifth]) for at in range(0, len(megabytes), fifth)]
     about = f"least of each fifth: {', '.join(f'{each:.1f}' for each in least)}"

@@ -1,7 +1,7 @@
 """Trips and stops beside movingpandas, on planted journeys and on recordings, and what a fix costs.
 
 Modelled: vehicles that stand, drive and halt at 1 Hz with a receiver whose error of 4 m wanders within a minute, and that jumps 500 times as far
-once in 500 fixes. What they did is known: ways, stops and how long. movingpandas is given the same fixes after its own
+once in 500 fixes. Their ways, their stops and the times of both are known. The benchmark gives movingpandas the same fixes after its own
 outlier cleaner, and the same limits. Recordings: e-bikes that state how far they went. Not covered: tables, Spark.
 movingpandas weighs 750 MB and takes 10 s to load, so the project does not install it: `pip install movingpandas`.
 """

@@ -99,5 +99,5 @@ async def serve(
     try:
         await asyncio.Event().wait()
     finally:
-        # Its thread ends at once: whoever follows may listen at the same address.
+        # The server frees its address at once: the process that takes over may listen there.
         await asyncio.shield(asyncio.to_thread(server.end))

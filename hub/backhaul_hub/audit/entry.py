@@ -16,9 +16,9 @@ import msgspec
 from backhaul_codec.strict.json import JsonError, Reader
 
 NONE = "0" * 64
-"""What the first message names."""
+"""The first message has this in the place of its predecessor's hash."""
 OPERATOR = "operator"
-"""Who asks by command line; the user's name on that machine follows."""
+"""The asker, where an operator used a command line; the user's name on that machine follows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ def drop_oldest(parent: Path, keep: int) -> list[Path]:
 def drop_erased(newest: Path) -> list[Path]:
     """Remove the finished backups beside a new one that hold a device which was erased since; return those that went.
 
-    What is in a backup cannot be changed: a part of a stream's snapshot is no snapshot. Raises: BackupError.
+    They go whole, since a server restores no part of a stream's snapshot. Raises: BackupError.
     """
     erased = _column(newest / REGISTRY, "SELECT device FROM erasure WHERE state = 'done'")
     old = [each for each, held in holding(newest, erased).items() if held and each != newest]
