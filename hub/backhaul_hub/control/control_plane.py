@@ -37,6 +37,7 @@ from backhaul_hub.control.stream_watch import Streams
 from backhaul_hub.control.subsystem import Subsystem, Tasks, run
 from backhaul_hub.control.sync_shell import SyncShell
 from backhaul_hub.health import metrics as health_metrics
+from backhaul_hub.health.judge import HealthFacts
 from backhaul_hub.health.overview import overview
 from backhaul_hub.health.watch import HealthWatch
 from backhaul_hub.hub_time import HubTime, keep_record
@@ -172,25 +173,33 @@ class Watching(Subsystem):
             links=gate.leafs.links,
             lags=fleet.sources.lags,
             clocks=fleet.words.clocks,
-            certificates=self._certificates.until,
             vehicles=gate.vehicles.vehicles,
-            flooding=gate.guard.flooding,
-            expanding=gate.guard.expanding,
-            awaited=self._dictionaries.book.awaited.missing,
-            crowded=self._dictionaries.book.beyond_bounds,
-            unknown=lambda: fleet.unknown,
-            older=lambda: ground.accounts.older,
-            damages=lambda: ground.replicas.damages,
-            off=lambda: ground.replicas.off,
-            server_clocks=lambda: ground.replicas.clocks,
-            time=ground.clock,
             sync=self._sync.core,
-            imports=lambda: import_trouble(ground.registry, ground.api, ground.clock.now_ns()),
-            history=HistoryGate(ground.client).look,
-            not_told=self._alerts.service.delivery.failing,
-            audit=lambda: self._auditing.breach,
-            erasing=lambda erased: owed(ground.directory, ground.registry, erased),
+            told=self._told,
             standby=ground.leadership,
+        )
+
+    async def _told(self) -> HealthFacts:
+        ground, fleet, gate = self._ground, self._fleet, self._gate
+        silent, alive = await HistoryGate(ground.client).look()
+        return HealthFacts(
+            None,
+            certificates=dict(self._certificates.until),
+            flooding=gate.guard.flooding(),
+            expanding=gate.guard.expanding(),
+            awaited=[*self._dictionaries.book.awaited.missing()],
+            crowded=self._dictionaries.book.beyond_bounds(),
+            unknown=fleet.unknown,
+            older=ground.accounts.older,
+            damages=ground.replicas.damages,
+            off=ground.replicas.off,
+            server_clocks=ground.replicas.clocks,
+            imports=await import_trouble(ground.registry, ground.api, ground.clock.now_ns()),
+            history=silent if ground.config.health.history else "",
+            alive=alive,
+            not_told=self._alerts.service.delivery.failing(),
+            audit=self._auditing.breach,
+            erasing=await owed(ground.directory, ground.registry, alive.erased),
         )
 
     def look(self) -> HealthLook:

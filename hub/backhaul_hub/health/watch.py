@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, InitVar, dataclass
-from datetime import datetime
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, InitVar, dataclass, replace
 from typing import Any, Protocol
 
 import structlog
@@ -13,7 +12,6 @@ from nats.errors import Error as NatsError
 
 from backhaul_codec.assurance.conditions import Condition, Finding, counts
 from backhaul_codec.assurance.metrics import Sample
-from backhaul_codec.protocol.history import Alive
 from backhaul_codec.protocol.words import ClockWord
 from backhaul_hub.config import HubConfig
 from backhaul_hub.continuity.lane_book import Continuity
@@ -26,13 +24,10 @@ from backhaul_hub.hub_time import HubTime
 from backhaul_hub.lane_names import DOWN
 from backhaul_hub.nats.jetstream import JetStreamApi, Json
 from backhaul_hub.shards import is_passing
-from backhaul_hub.streams.replicas import Damage
 from backhaul_hub.streams.streams import declared_streams
 from backhaul_hub.sync.core import HubSync
-from backhaul_hub.uplink.awaited import Awaited
 from backhaul_hub.uplink.reader import UplinkReader
 from backhaul_hub.vehicles.core import Vehicles
-from backhaul_runtime.clock import Clock
 
 # Of one stream: who makes more sees the first of them.
 _CONSUMERS_MAX = 1024
@@ -60,34 +55,16 @@ class HealthWatch:
     """Looks, keeps the findings, and tells them.
 
     Args:
-        api: JetStream of account HUB.
         devices: tells all devices there are now.
-        links: of the devices that have ever connected.
-        lags: of the sources, by (device, lane), where they are known.
         clocks: what devices said last of their clocks.
-        certificates: until when those of the servers last.
         vehicles: what they say of themselves.
-        flooding: tells what devices that are kept out have sent too much of.
-        expanding: tells what was in the messages of others that are.
-        awaited: tells which dictionaries messages of UP wait for.
-        crowded: tells which devices have more dictionaries in use than the hub keeps.
-        unknown: tells which devices durables on DOWN are of that hub.db does not know.
-        older: tells in what hub.db is older than the accounts that the servers hold.
-        damages: tells which servers lack messages that another one has.
-        off: tells which servers have their JetStream switched off.
-        server_clocks: tells by how many seconds clocks of servers are off.
-        time: knows of steps of the machine's clock.
         sync: knows the heads of all devices.
-        imports: tells which imports were ended before all was kept.
-        history: tells why the server of history does not answer, and how the jobs beside it stand.
-        not_told: tells which channels to people fail, and why.
-        audit: tells what is wrong with the audit log.
-        erasing: tells what of erasures is not done, by device, and is told which devices the tables hold nothing of.
+        told: returns the facts of other rooms; streams, consumers, readers, devices and the clock are seen here.
         standby: knows the other machines with a control plane; None: there are none.
     """
 
     config: InitVar[HubConfig]
-    _clock: Clock
+    _clock: HubTime
     _api: JetStreamApi
     _continuity: Continuity
     _readers: Sequence[UplinkReader]
@@ -96,28 +73,12 @@ class HealthWatch:
     links: Mapping[str, DeviceLink]
     lags: Mapping[tuple[str, str], int]
     clocks: Mapping[str, ClockWord]
-    certificates: Mapping[str, datetime]
     vehicles: Vehicles
-    flooding: Callable[[], Mapping[str, str]] = dict
-    expanding: Callable[[], Mapping[str, str]] = dict
-    awaited: Callable[[], Iterable[Awaited]] = tuple
-    crowded: Callable[[], Mapping[str, str]] = dict
-    unknown: Callable[[], Collection[str]] = tuple
-    older: Callable[[], str] = str
-    damages: Callable[[], Collection[Damage]] = tuple
-    off: Callable[[], Collection[str]] = tuple
-    server_clocks: Callable[[], Mapping[str, float]] = dict
-    time: HubTime | None = None
-    sync: HubSync | None = None
-    imports: Callable[[], Awaitable[str]] | None = None
-    history: Callable[[], Awaitable[tuple[str, Alive]]] | None = None
-    not_told: Callable[[], Mapping[str, str]] = dict
-    audit: Callable[[], str] = str
-    erasing: Callable[[Collection[str]], Awaitable[Mapping[str, str]]] | None = None
-    standby: OtherMachines | None = None
+    sync: HubSync
+    told: Callable[[], Awaitable[HealthFacts]]
+    standby: OtherMachines | None
 
     def __post_init__(self, config: HubConfig) -> None:
-        self._history_expected = config.health.history
         self.facts = HealthFacts(None)
         """What was seen last."""
         self.shown: list[Condition] = []
@@ -190,37 +151,21 @@ class HealthWatch:
         except (HubError, NatsError) as error:
             log.debug("streams_unknown", error=str(error))
             answers = False
-        silent, alive = await self.history() if self.history else ("", Alive())
-        return HealthFacts(
-            streams if answers else None,
-            consumers if answers else [],
+        return replace(
+            await self.told(),
+            streams=streams if answers else None,
+            consumers=consumers if answers else [],
             read={reader.stream: reader.position.seq for reader in self._readers},
             quarantined={reader.stream: reader.position.quarantined for reader in self._readers},
             devices=await self._see_devices(),
-            certificates=dict(self.certificates),
-            flooding=self.flooding(),
-            expanding=self.expanding(),
-            awaited=[*self.awaited()],
-            crowded=self.crowded(),
-            unknown=self.unknown(),
-            older=self.older(),
-            damages=self.damages(),
-            off=self.off(),
-            server_clocks=self.server_clocks(),
             clock_step=self._clock_step(),
-            imports=await self.imports() if self.imports else "",
-            history=silent if self._history_expected else "",
-            alive=alive,
-            not_told=self.not_told(),
-            audit=self.audit(),
-            erasing=await self.erasing(alive.erased) if self.erasing else {},
             standby=[*self.standby.findings()] if self.standby is not None else (),
         )
 
     def _clock_step(self) -> str:
-        if self.time is None or self.time.step is None:
+        if self._clock.step is None:
             return ""
-        step_s, in_s = self.time.step.step_ns / 1e9, self.time.confirms_in_s()
+        step_s, in_s = self._clock.step.step_ns / 1e9, self._clock.confirms_in_s()
         return f"by {step_s:+.1f} s; gone by in {in_s:.0f} s if it stays"
 
     async def _consumers_of(self, stream: str) -> list[Json]:
@@ -254,8 +199,8 @@ class HealthWatch:
                 self.vehicles.identities.judged(device, self._clock.now_ns()),
                 shared=self.vehicles.identities.answerer(device) == "",
                 clock_step_ns=clock.step_ns if clock is not None else None,
-                heads_differ=self.sync is not None and self.sync.differs(device),
-                heads_ahead_ns=self.sync.ahead_ns(device) if self.sync is not None else 0,
+                heads_differ=self.sync.differs(device),
+                heads_ahead_ns=self.sync.ahead_ns(device),
                 agent=link.agent,
                 told=self.vehicles.told.get(device),
             )
