@@ -36,6 +36,7 @@ from backhaul_hub.setup.hub_directory import create_hub
 from backhaul_hub.streams.streams import stream_names
 from backhaul_runtime.clock import SystemClock
 from tests.security.leaf_client import RawLeaf
+from tests.support.hub_acts import revoke_key
 from tests.support.hub_layout import local_layout
 from tests.support.rig.cluster import NAMES, ClusterRig
 from tests.support.rig.parts import HubRig
@@ -160,7 +161,7 @@ async def test_an_account_up_that_a_server_has_opened_is_closed_again(
         with monkeypatch.context() as patch:
             patch.setattr("backhaul_hub.access.rules.account_jwt", written)
             assert await hub.keeper.push(hub.system) == ["SYS"]
-            same = (await hub.keeper.build(NOW_S + 60))["UP"]
+            same = hub.keeper._signed_anew((await hub.keeper.build())["UP"], NOW_S + 60)
             await up.flush()
             await hub.system.request("$SYS.REQ.CLAIMS.UPDATE", same.encode(), timeout=30)
         assert await guessable_names(hub.system, hub.keys, 1) == {"$JS.API.>"}
@@ -258,7 +259,7 @@ async def test_a_revoked_key_is_cut_and_stays_out_whatever_comes_later(hub: Hub)
         assert await bad_leaf.flush()
         assert await good_leaf.flush()
         before = await hub.keeper.build()
-        await hub.keeper.revoke(hub.system, bad.key.public, "VID-001", "FLEET")
+        await revoke_key(hub.registry, hub.keeper, hub.system, bad.key.public, "VID-001")
         await bad_leaf.closed.wait()
         assert await good_leaf.flush(), "only that one is cut"
     assert not await hub.lets_in(bad)
@@ -342,7 +343,7 @@ async def test_a_server_that_was_away_knows_of_a_revocation_once_it_is_back(
         await push_everywhere(keeper, system)
         await cluster.servers["c"].stop()
         with pytest.raises(HubError, match="2 of 3 servers answer"):
-            await keeper.revoke(system, "UBAD", "VID-001", "FLEET")
+            await revoke_key(registry, keeper, system, "UBAD", "VID-001")
         assert await have_it() == 2, "those that are there know it"
         await cluster.start_server("c")
         await push_everywhere(keeper, system)

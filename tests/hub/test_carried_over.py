@@ -11,7 +11,13 @@ from backhaul_hub.access.account_files import jwts_in_files, write_accounts
 from backhaul_hub.access.key_rotations import logged_in, put, rotations
 from backhaul_hub.access.keys import read_keys
 from backhaul_hub.access.push import AccountKeeper, revoked_for_ever
-from backhaul_hub.access.revocations import Revocation, in_force, revocations, revoke
+from backhaul_hub.access.revocations import (
+    FOR_EVER_S,
+    Revocation,
+    in_force,
+    revocations,
+    revoke,
+)
 from backhaul_hub.backup.carry_revocations import CarriedOver, carry_over
 from backhaul_hub.backup.files import copy_database, fold_log
 from backhaul_hub.db.change import RowChange
@@ -222,12 +228,11 @@ async def test_a_key_is_shut_out_for_ever_where_both_is_said(hub: Backed) -> Non
     await hub.ask(await hub.token())
     keys = read_keys(hub.directory)
     async with await Registry.open(hub.directory / "hub.db") as registry:
-        jwts = await AccountKeeper(keys, registry, hub.clock).build(
-            also_revoked={"FLEET": {KEY.public_key}}
-        )
+        keeper = AccountKeeper(keys, registry, hub.clock)
+        keeper._kept_out = frozenset({VID})
+        revoked = await keeper._revoked(0, {"FLEET": {KEY.public_key}})
         assert in_force(await revocations(registry), 0) == {}
-    write_accounts(hub.directory, keys, jwts)
-    assert revoked_in_files(hub.directory, keys)["FLEET"] == {KEY.public_key}
+    assert revoked == {"FLEET": {KEY.public_key: FOR_EVER_S}}
 
 
 async def test_a_former_hub_db_that_cannot_be_read_is_not_passed_over(hub: Backed) -> None:

@@ -17,6 +17,7 @@ from backhaul_hub.device import Device
 from backhaul_hub.nats.nkey import new_key
 from backhaul_runtime.clock import SystemClock
 from tests.security.leaf_client import RawLeaf
+from tests.support.hub_acts import revoke_key
 from tests.support.rig.parts import HubRig
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ class Fleet:
     async def revoke(self, name: str, system: Client) -> float:
         """Revoke a device's key; return after how many seconds its link was cut."""
         link, start_s = self.links[name], asyncio.get_running_loop().time()
-        await self.keeper.revoke(system, self.devices[name].public_key, name, "FLEET")
+        await revoke_key(self.registry, self.keeper, system, self.devices[name].public_key, name)
         async with asyncio.timeout(120):
             await link.closed.wait()
         return link.closed_s - start_s

@@ -8,6 +8,7 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from backhaul_hub.access import revocations
 from backhaul_hub.access.identity_documents import Documents
 from backhaul_hub.access.keys import read_keys
 from backhaul_hub.access.push import AccountKeeper
@@ -24,6 +25,8 @@ from backhaul_runtime.clock import SystemClock
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
     from pathlib import Path
+
+    from nats.aio.client import Client
 
     from backhaul_hub.access.key_rotations import Rotation
     from backhaul_hub.config import HubConfig
@@ -122,3 +125,13 @@ async def push_accounts(directory: Path) -> None:
             await keeper.push(system)
     finally:
         await system.close()
+
+
+async def revoke_key(
+    registry: Registry, keeper: AccountKeeper, system: Client, public_key: str, name: str
+) -> None:
+    """Revoke a vehicle's key for ever, as an act does, and have the servers told: its connections are cut at once."""
+    now_ns = SystemClock().now_ns()
+    row = revocations.Revocation(public_key, "FLEET", name, now_ns)
+    await registry.write([revocations.revoke(row)])
+    await keeper.push(system)

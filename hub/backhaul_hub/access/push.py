@@ -55,7 +55,7 @@ from backhaul_runtime.trouble import Trouble
 log = structlog.get_logger(__name__)
 
 _NS_PER_S = 1_000_000_000
-_NOBODY: Mapping[AccountName, Collection[str]] = {}
+_NO_NUMBERS: Mapping[AccountName, int] = {}
 
 
 class PushedAccounts(NamedTuple):
@@ -111,27 +111,6 @@ class AccountKeeper:
         async with self._turn:
             return await self._push(system)
 
-    async def revoke(
-        self, system: Client, public_key: str, name: str, account: AccountName, expires_s: int = 0
-    ) -> None:
-        """Revoke a user's key for ever: its connections are cut at once, and it never comes back.
-
-        Args:
-            system: a connection in the system account.
-            public_key: the user's.
-            name: whose it is, for people.
-            account: the one it logs in to.
-            expires_s: when its JWT expires by itself, since the Unix epoch; 0: never.
-
-        Raises:
-            RegistryError: hub.db refused; nothing is revoked.
-            HubError: it stands in hub.db, but not every server was told: the next push does.
-        """
-        now_ns = self._clock.now_ns()
-        row = Revocation(public_key, account, name, now_ns, expires_s)
-        await self._registry.write([revoke(row)])
-        await self.push(system)
-
     async def keep_out(self, system: Client, devices: frozenset[str]) -> None:
         """Let these devices not log in until this is called without them, and no others.
 
@@ -167,18 +146,11 @@ class AccountKeeper:
             )
         return min(told)
 
-    async def build(
-        self, now_s: int = 0, also_revoked: Mapping[AccountName, Collection[str]] = _NOBODY
-    ) -> dict[AccountName, str]:
-        """Return the accounts' JWTs, signed now or at `now_s` since the Unix epoch.
-
-        `also_revoked`: keys that hub.db does not know to be revoked, and are for ever.
-        """
-        now_s = now_s or self._clock.now_ns() // _NS_PER_S
+    async def build(self) -> dict[AccountName, str]:
+        """Return the accounts' JWTs, signed now."""
         known = await generations(self._registry)
-        return await self._built(
-            now_s, also_revoked, {name: at.number for name, at in known.items()}
-        )
+        numbers = {name: at.number for name, at in known.items()}
+        return await self._built(self._clock.now_ns() // _NS_PER_S, numbers)
 
     async def settle(self, there: Mapping[AccountName, Sequence[str]]) -> PushedAccounts:
         """Return the accounts' JWTs in place of the present ones; hub.db records them.
@@ -192,11 +164,11 @@ class AccountKeeper:
         held = {name: [of_jwt(jwt) for jwt in jwts] for name, jwts in there.items()}
         now_s = self._clock.now_ns() // _NS_PER_S
         numbers = {name: at.number for name, at in known.items()}
-        wanted = await self._built(now_s, _NOBODY, numbers)
+        wanted = await self._built(now_s, numbers)
         if older := self._older(known, held, wanted):
             return PushedAccounts(await self._further_revoked(there, now_s), older)
         if await self._learn(there):
-            wanted = await self._built(now_s, _NOBODY, numbers)
+            wanted = await self._built(now_s, numbers)
         new: dict[AccountName, Generation] = {}
         for name, jwt in wanted.items():
             # Of a lower number, hub.db says the same as the servers, but for what it has learnt just now.
@@ -208,11 +180,8 @@ class AccountKeeper:
             # Before anybody hears of it: whoever has this hub.db of before is older from then on.
             await self._registry.write([put_generations(new)])
             numbers = {name: at.number for name, at in new.items()}
-            wanted = await self._built(now_s, _NOBODY, numbers)
+            wanted = await self._built(now_s, numbers)
         return PushedAccounts(wanted)
-
-    async def _rows(self) -> list[Revocation]:
-        return await revocations(self._registry)
 
     @staticmethod
     def _older(
@@ -233,7 +202,7 @@ class AccountKeeper:
 
     async def _learn(self, there: Mapping[AccountName, Sequence[str]]) -> bool:
         """Have hub.db and the log hold every revocation that is in force anywhere; tell whether hub.db changed."""
-        rows = {row.public_key: row for row in await self._rows()}
+        rows = {row.public_key: row for row in await revocations(self._registry)}
         told = [
             row for row in self._told(there, self._clock.now_ns()) if row.public_key not in rows
         ]
@@ -282,22 +251,19 @@ class AccountKeeper:
         return with_revocations(jwt, revoked, self._keys.operator_signing, now_s=now_s)
 
     async def _built(
-        self,
-        now_s: int,
-        also_revoked: Mapping[AccountName, Collection[str]] = _NOBODY,
-        numbers: Mapping[AccountName, int] | None = None,
+        self, now_s: int, numbers: Mapping[AccountName, int] = _NO_NUMBERS
     ) -> dict[AccountName, str]:
         devices = await read_devices(self._registry)
         lanes = {lane for device in devices.values() for lane in node_lanes(device)}
-        revoked = await self._revoked(now_s, also_revoked)
-        return account_jwts(self._keys, lanes, revoked, now_s=now_s, generations=numbers or {})
+        revoked = await self._revoked(now_s, {})
+        return account_jwts(self._keys, lanes, revoked, now_s=now_s, generations=numbers)
 
     async def _revoked(
         self, now_s: int, also: Mapping[AccountName, Collection[str]]
     ) -> dict[AccountName, dict[str, int]]:
         """Return whom each account shuts out: for ever, and for a while."""
         devices = await read_devices(self._registry)
-        revoked = in_force(await self._rows(), now_s)
+        revoked = in_force(await revocations(self._registry), now_s)
         for account, public_keys in also.items():
             revoked[account] = revoked.get(account, {}) | dict.fromkeys(public_keys, FOR_EVER_S)
         if kept_out := self._kept_out & devices.keys():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 
 import structlog
@@ -30,15 +29,10 @@ _TEXT_MAX = 500
 
 
 class AuditLog:
-    """The one writer of a hub's audit log.
+    """The one writer of a hub's audit log."""
 
-    Args:
-        on_lost: told that entries were lost, since too many waited.
-    """
-
-    def __init__(self, clock: Clock, on_lost: Callable[[int], None] = lambda count: None) -> None:
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._on_lost = on_lost
         self._waiting: list[tuple[int, AuditedAct]] = []
         self._known: dict[str, str] = {}
         self._lost = 0
@@ -92,7 +86,6 @@ class AuditLog:
             entries.append(
                 AuditEntry(self._clock.now_ns(), "hub", "entries-lost", detail=str(lost))
             )
-            self._on_lost(lost)
         seq, before = end
         body = written(before, entries)
         try:
