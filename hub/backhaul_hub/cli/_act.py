@@ -32,7 +32,7 @@ from backhaul_hub.db.store import Registry
 from backhaul_hub.enrol.revoke import leave_for_servers
 from backhaul_hub.errors import HubError, NobodyAnswersError, RegistryHeldError
 from backhaul_hub.migrate.stopping import answers
-from backhaul_hub.nats.connection import any_listens, connect
+from backhaul_hub.nats.connection import any_listens, connect, connected
 from backhaul_hub.nats.system_requests import reload_servers
 from backhaul_hub.servers import urls
 from backhaul_hub.start_guard import require_here
@@ -214,15 +214,11 @@ async def told(
     servers = len(urls(config.nats.url))
     log = RevocationLog(directory, keys.operator_signing)
     try:
-        system = await connect(config.nats.url, config.nats.system)
-        try:
+        async with connected(config.nats.url, config.nats.system) as system:
             if files:
                 await reload_servers(system, servers)
-            await AccountKeeper(keys, registry, SystemClock(), servers=servers, log=log).push(
-                system
-            )
-        finally:
-            await system.close()
+            keeper = AccountKeeper(keys, registry, SystemClock(), servers=servers, log=log)
+            await keeper.push(system)
     except HubError as error:
         return str(error)
     except NatsError as error:

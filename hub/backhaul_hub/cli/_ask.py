@@ -26,7 +26,7 @@ from nats.errors import NoRespondersError
 from backhaul_hub import questions
 from backhaul_hub.config import load
 from backhaul_hub.errors import HubError, NobodyAnswersError
-from backhaul_hub.nats.connection import connect
+from backhaul_hub.nats.connection import connected
 from backhaul_hub.people.login import connect_person, read_person
 
 _TIMEOUT_S = 30.0
@@ -155,15 +155,10 @@ def ask(
     return asyncio.run(_ask(access, service, question or {}, reads=reads))
 
 
-@asynccontextmanager
-async def hub_client(directory: Path) -> AsyncIterator[Client]:
+def hub_client(directory: Path) -> AbstractAsyncContextManager[Client]:
     """Connect to the hub's server as the control plane does, and close it at the end."""
-    config = load(directory)
-    client = await connect(config.nats.url, config.nats.control)
-    try:
-        yield client
-    finally:
-        await client.close()
+    nats = load(directory).nats
+    return connected(nats.url, nats.control)
 
 
 async def _request(

@@ -23,7 +23,7 @@ from backhaul_hub.control.single_instance import SingleInstance
 from backhaul_hub.db.lock import ENDS_S_MAX, alone_with
 from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import BackupError, HubError
-from backhaul_hub.nats.connection import connect
+from backhaul_hub.nats.connection import connected
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.servers import urls
 from backhaul_runtime.clock import SystemClock
@@ -42,12 +42,9 @@ async def rebuild_registry(directory: Path) -> tuple[Rebuilt, str]:
         HubError: the control plane runs, a server does not answer, or hub.db is not usable.
     """
     config, keys, clock = load(directory), read_keys(directory), SystemClock()
-    system = await connect(config.nats.url, config.nats.system)
-    try:
+    async with connected(config.nats.url, config.nats.system) as system:
         await SingleInstance(system, clock.now_ns(), system.new_inbox()).require_alone()
         there = await at_servers(system, keys, len(urls(config.nats.url)))
-    finally:
-        await system.close()
     found = await _traces(directory, keys)
     found.shut_out = there.revoked
     who = "backhaul-hub restore --from-streams"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
+from collections.abc import AsyncIterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -96,6 +97,18 @@ async def connect(url: str, login: Login, *, inbox_prefix: str = "_INBOX") -> Cl
             hint="start it with: nats-server -c hub.conf",
         ) from error
     return client
+
+
+@contextlib.asynccontextmanager
+async def connected(
+    url: str, login: Login, *, inbox_prefix: str = "_INBOX"
+) -> AsyncIterator[Client]:
+    """Connect, and close the connection at the end. Raises: as `connect`."""
+    client = await connect(url, login, inbox_prefix=inbox_prefix)
+    try:
+        yield client
+    finally:
+        await client.close()
 
 
 async def any_listens(url: str) -> bool:

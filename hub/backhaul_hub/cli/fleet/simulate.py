@@ -6,20 +6,17 @@ import asyncio
 import json
 import re
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
-from nats.aio.client import Client
 
 from backhaul_hub.cli._ask import hub_client
 from backhaul_hub.cli._options import directory_option
-from backhaul_hub.config import Login, load
+from backhaul_hub.config import load
 from backhaul_hub.errors import ConfigError
-from backhaul_hub.nats.connection import connect
+from backhaul_hub.nats.connection import connected
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.setup.hub_directory import HubLayout
 from backhaul_hub.simulated.faults import KINDS, parse_faults
@@ -183,7 +180,8 @@ async def _run(
 ) -> dict[str, Any]:
     config = load(directory)
     login = simulator_login(directory, config)
-    async with hub_client(directory) as control, _connected(config.nats.url, login) as client:
+    there = connected(config.nats.url, login, inbox_prefix=INBOX)
+    async with hub_client(directory) as control, there as client:
         api = JetStreamApi(control)
         await make_streams(api, config)
         store = await Store.open(client, api, config.fleet.shards)
@@ -206,15 +204,6 @@ async def _run(
         "behind_s": round(run.behind_s, 3),
         "behind_s_max": round(run.behind_s_max, 3),
     }
-
-
-@asynccontextmanager
-async def _connected(url: str, login: Login) -> AsyncIterator[Client]:
-    client = await connect(url, login, inbox_prefix=INBOX)
-    try:
-        yield client
-    finally:
-        await client.close()
 
 
 async def _say(store: Store, run: Run) -> None:

@@ -8,15 +8,11 @@ from pathlib import Path
 import click
 
 from backhaul_hub.access.keys import read_keys
-from backhaul_hub.cli._ask import hub_client
+from backhaul_hub.cli._migration import migration_to, moved
 from backhaul_hub.cli._options import directory_option
-from backhaul_hub.cli._progress import progress
 from backhaul_hub.config import load
 from backhaul_hub.errors import ConfigError
-from backhaul_hub.migrate.bridge import Bridge
 from backhaul_hub.migrate.grown_hub import make_grown, take_hand_over, without
-from backhaul_hub.migrate.migrate import Migration
-from backhaul_hub.nats.connection import connect
 from backhaul_hub.servers import read_places, server_directories
 from backhaul_hub.tls.files import CA, TLS
 from backhaul_runtime.clock import SystemClock
@@ -126,28 +122,8 @@ async def _move(directory: Path, new: Path, *, prepare: bool, abort: bool) -> li
     if read_keys(directory).up_api != read_keys(new).up_api:
         raise ConfigError(f"{new} is another hub: it has other keys")
     to = without(grown.nats.url, config)
-    async with hub_client(directory) as here:
-        there = await connect(to, config.nats.control)
-        bridge = Bridge(
-            config.fleet.leaf_url,
-            without(grown.fleet.leaf_url, config),
-            config.nats.control,
-            read_keys(directory),
-            SystemClock(),
-            directory / TLS / CA,
-            there,
-        )
-        try:
-            with progress() as told:
-                migration = Migration(
-                    *(here, there, bridge, config, SystemClock(), directory, to, told)
-                )
-                if abort:
-                    return [f"deleted {name} there" for name in await migration.abort()]
-                states = await migration.run(prepare=prepare)
-        finally:
-            await there.close()
-    return [
-        f"{name}: {state['messages']:,} messages up to sequence {state['last_seq']:,}"
-        for name, state in states.items()
-    ]
+    leafs = (config.fleet.leaf_url, without(grown.fleet.leaf_url, config))
+    async with migration_to(directory, to, leafs, directory / TLS / CA) as migration:
+        if abort:
+            return [f"deleted {name} there" for name in await migration.abort()]
+        return moved(await migration.run(prepare=prepare))

@@ -8,16 +8,11 @@ from urllib.parse import urlsplit
 
 import click
 
-from backhaul_hub.access.keys import read_keys
-from backhaul_hub.cli._ask import hub_client
+from backhaul_hub.cli._migration import migration_to, moved
 from backhaul_hub.cli._options import directory_option
-from backhaul_hub.cli._progress import progress
 from backhaul_hub.config import load
-from backhaul_hub.migrate.bridge import Bridge
-from backhaul_hub.migrate.migrate import HANDOVER, Migration
-from backhaul_hub.nats.connection import connect
+from backhaul_hub.migrate.migrate import HANDOVER
 from backhaul_hub.tls.files import CA, TLS
-from backhaul_runtime.clock import SystemClock
 
 _LEAF_PORT = 7422
 
@@ -63,33 +58,16 @@ def migrate(
         raise click.UsageError("one of --prepare, --abort, --remove")
 
     async def work() -> list[str]:
-        config = load(directory)
-        async with hub_client(directory) as here:
-            there = await connect(to, config.nats.control)
-            bridge = Bridge(
-                from_leaf or config.fleet.leaf_url,
-                to_leaf or f"nats-leaf://{url.hostname}:{_LEAF_PORT}",
-                config.nats.control,
-                read_keys(directory),
-                SystemClock(),
-                to_ca or directory / TLS / CA,
-                there,
-            )
-            try:
-                with progress() as told:
-                    migration = Migration(
-                        here, there, bridge, config, SystemClock(), directory, to, told
-                    )
-                    if abort:
-                        return [f"deleted {name} there" for name in await migration.abort()]
-                    if remove:
-                        return [f"deleted {name} here" for name in await migration.remove()]
-                    return [
-                        f"{name}: {state['messages']:,} messages up to sequence {state['last_seq']:,}"
-                        for name, state in (await migration.run(prepare=prepare)).items()
-                    ]
-            finally:
-                await there.close()
+        leafs = (
+            from_leaf or load(directory).fleet.leaf_url,
+            to_leaf or f"nats-leaf://{url.hostname}:{_LEAF_PORT}",
+        )
+        async with migration_to(directory, to, leafs, to_ca or directory / TLS / CA) as migration:
+            if abort:
+                return [f"deleted {name} there" for name in await migration.abort()]
+            if remove:
+                return [f"deleted {name} here" for name in await migration.remove()]
+            return moved(await migration.run(prepare=prepare))
 
     click.echo("\n".join(asyncio.run(work())))
     if remove:

@@ -26,7 +26,7 @@ from backhaul_hub.config import HubConfig, load
 from backhaul_hub.db.lock import ENDS_S_MAX, alone_with
 from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import BackupError
-from backhaul_hub.nats.connection import connect
+from backhaul_hub.nats.connection import connected
 from backhaul_hub.servers import urls
 from backhaul_hub.unfinished import mark_unfinished
 from backhaul_runtime.clock import SystemClock
@@ -127,11 +127,8 @@ def _as_json(manifest: Manifest, carried: CarriedOver, not_told: str) -> dict[st
 
 
 async def _there(directory: Path, config: HubConfig) -> AtServers:
-    system = await connect(config.nats.url, config.nats.system)
-    try:
+    async with connected(config.nats.url, config.nats.system) as system:
         return await at_servers(system, read_keys(directory), len(urls(config.nats.url)))
-    finally:
-        await system.close()
 
 
 def _print_carried(carried: CarriedOver) -> None:

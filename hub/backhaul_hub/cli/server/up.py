@@ -21,7 +21,7 @@ from backhaul_hub.config import HubConfig, load
 from backhaul_hub.control.control_plane import ControlPlane
 from backhaul_hub.control.single_instance import SingleInstance
 from backhaul_hub.errors import HubError, LimitsLoweredError, StreamConflictError
-from backhaul_hub.nats.connection import connect
+from backhaul_hub.nats.connection import connected
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.page.beside import page_beside
 from backhaul_hub.simulated.target import require_real
@@ -145,10 +145,7 @@ async def _begin(directory: Path, config: HubConfig) -> None:
     """Begin a journal with the hub.db of this machine. Raises: HubError: a control plane runs somewhere."""
     if not config.standby.machine:
         raise HubError("[standby] in hub.toml names no machine", hint="see docs/cluster.md")
-    system = await connect(config.nats.url, config.nats.system)
-    try:
+    async with connected(config.nats.url, config.nats.system) as system:
         await SingleInstance(system, 0, system.new_inbox()).require_alone()
         async with hub_client(directory) as client:
             await begin_journal(client, directory, config)
-    finally:
-        await system.close()
