@@ -75,8 +75,3 @@ export function clockText(ms: number, seconds = true): string {
 export function timeText(ms: number): string {
   return `${dayText(ms)} ${clockText(ms)}`;
 }
-
-/** Return the name of the browser's zone, to stand beside times. */
-export function zoneText(): string {
-  return Intl.DateTimeFormat().resolvedOptions().timeZone;
-}

@@ -40,6 +40,12 @@ export function Failure({ error, onRetry }: { error: Failing; onRetry?: (() => v
   );
 }
 
+/** What is shown of an answer that is not there: it is awaited, or was refused. */
+export function Awaited({ of, what }: { of: { value: unknown; error: Failing | null; again: () => void }; what: string }) {
+  if (of.error) return <Failure error={of.error} onRetry={of.again} />;
+  return of.value === null ? <Loading what={what} /> : null;
+}
+
 /** Return what was thrown as something to show. */
 export function failing(error: unknown): Failing {
   if (error instanceof Error) {

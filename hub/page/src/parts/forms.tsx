@@ -38,6 +38,21 @@ export function Field({ label, hint, error, children }: FieldProps) {
   );
 }
 
+/** Controls that are sent together, by a button or by Enter. */
+export function Form({ class: also, onSend, children }: { class?: string; onSend: () => void; children: ComponentChildren }) {
+  return (
+    <form
+      class={also}
+      onSubmit={(event) => {
+        event.preventDefault();
+        onSend();
+      }}
+    >
+      {children}
+    </form>
+  );
+}
+
 export interface Choice {
   value: string;
   text: string;

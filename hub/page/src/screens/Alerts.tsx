@@ -20,7 +20,7 @@ import { Ago, now } from "../parts/Ago";
 import { Badge } from "../parts/Badge";
 import { Search, Select, Switch } from "../parts/forms";
 import { Panel } from "../parts/Panel";
-import { Empty, Failure, Loading } from "../parts/States";
+import { Awaited, Empty, Failure } from "../parts/States";
 import { Table, type Column } from "../parts/Table";
 import { useAsked, useDoing, useHeard } from "../state/asked";
 import { filter, href, route } from "../state/route";
@@ -71,8 +71,7 @@ export function Alerts() {
         )}
       </header>
       <FilterForm filters={filters} />
-      {asked.error && <Failure error={asked.error} onRetry={asked.again} />}
-      {asked.value === null && !asked.error && <Loading what="alerts" />}
+      <Awaited of={asked} what="alerts" />
       {asked.value !== null && (
         <div class={`alerts-main ${open ? "with-details" : ""}`}>
           <Panel title={title(filters)} tools={<span class="quiet small">{shown.length}</span>}>

@@ -5,7 +5,7 @@ import { feedFleet, type FleetFeed } from "../hub/fleet_feed";
 import { session } from "../hub/session";
 import { numberText } from "../logic/text";
 import { HeatMap } from "../parts/HeatMap";
-import { Search, Select } from "../parts/forms";
+import { Form, Search, Select } from "../parts/forms";
 import { Panel } from "../parts/Panel";
 import { RangePicker } from "../parts/RangePicker";
 import { Empty, Failure, Loading } from "../parts/States";
@@ -185,13 +185,7 @@ function Values({ shown }: { shown: readonly string[] }) {
     set([...shown, name].slice(-SERIES_MAX));
   };
   return (
-    <form
-      class="values"
-      onSubmit={(event) => {
-        event.preventDefault();
-        add(text);
-      }}
-    >
+    <Form class="values" onSend={() => add(text)}>
       {shown.map((each) => (
         <button key={each} type="button" title={`Take ${each} away`} onClick={() => set(shown.filter((one) => one !== each))}>
           {each} <span aria-hidden="true">×</span>
@@ -214,7 +208,7 @@ function Values({ shown }: { shown: readonly string[] }) {
           <option key={each} value={each} />
         ))}
       </datalist>
-    </form>
+    </Form>
   );
 }
 

@@ -1,20 +1,19 @@
 // The hub itself: what is wrong and what mends it, streams, shards, sources, readers.
-import { useEffect, useState } from "preact/hooks";
-import { ask, Refused } from "../hub/ask";
 import { link } from "../hub/connection";
 import { session } from "../hub/session";
 import { durationText, numberText } from "../logic/text";
 import { Ago, now } from "../parts/Ago";
-import { Badge, type Tone } from "../parts/Badge";
+import { Badge } from "../parts/Badge";
+import { Conditions } from "../parts/Conditions";
 import { Fact } from "../parts/Fact";
-import { Hint } from "../parts/Hint";
 import { Panel } from "../parts/Panel";
+import { numbered, PlainTable } from "../parts/PlainTable";
 import { Empty, Failure, Loading } from "../parts/States";
-import { bytesText, grouped, part, standText, type Health, type ShownCondition } from "../state/health";
+import { useAsked } from "../state/asked";
+import { bytesText, part, standText, type Health, type JobStand, type Stream } from "../state/health";
 import { href } from "../state/route";
 
 const EVERY_MS = 5_000;
-const TONES: Record<string, Tone> = { error: "critical", warning: "warning", info: "info" };
 
 export function System() {
   if (session.value?.group !== "fleet")
@@ -28,36 +27,14 @@ export function System() {
 }
 
 function Watched() {
-  const [health, setHealth] = useState<Health | null>(null);
-  const [failed, setFailed] = useState<Refused | null>(null);
-  useEffect(() => {
-    let over = false;
-    let timer = 0;
-    const look = async (): Promise<void> => {
-      try {
-        if (!document.hidden) {
-          const told = await ask<Health>("health");
-          if (!over) setHealth(told);
-        }
-        if (!over) setFailed(null);
-      } catch (error) {
-        if (!over) setFailed(error instanceof Refused ? error : new Refused(String(error)));
-      }
-      if (!over) timer = window.setTimeout(() => void look(), EVERY_MS);
-    };
-    void look();
-    return () => {
-      over = true;
-      window.clearTimeout(timer);
-    };
-  }, []);
-  if (health === null) return failed ? <Failure error={failed} /> : <Loading what="the hub's health" />;
+  const { value: health, error } = useAsked<Health>("health", {}, EVERY_MS);
+  if (health === null) return error ? <Failure error={error} /> : <Loading what="the hub's health" />;
   return (
     <>
       <h1 class="aside">System</h1>
-      {failed && <Failure error={failed} />}
+      {error && <Failure error={error} />}
       <Facts health={health} />
-      <Conditions health={health} />
+      <ConditionsPanel health={health} />
       <div class="system-columns">
         <Streams health={health} />
         <div>
@@ -93,48 +70,17 @@ function Facts({ health }: { health: Health }) {
   );
 }
 
-function Conditions({ health }: { health: Health }) {
-  const groups = grouped(health.conditions);
+function ConditionsPanel({ health }: { health: Health }) {
+  const { conditions, conditions_not_shown: more } = health;
   return (
-    <Panel title="Conditions" tools={<span class="quiet number">{health.conditions.length + health.conditions_not_shown}</span>}>
-      {groups.length === 0 ? (
+    <Panel title="Conditions" tools={<span class="quiet number">{conditions.length + more}</span>}>
+      {conditions.length === 0 ? (
         <Empty>{health.looked_ns ? "All is well." : "The control plane has not looked yet."}</Empty>
       ) : (
-        <ul class="conditions">
-          {groups.map(({ first, all }) => (
-            <li key={first.code}>
-              <p>
-                <Badge tone={TONES[first.severity] ?? "quiet"}>{first.severity}</Badge> <strong>{first.title}</strong>{" "}
-                <code>{first.code}</code>
-              </p>
-              <Hint text={first.hint} />
-              <Places of={all} />
-            </li>
-          ))}
-        </ul>
+        <Conditions of={conditions} device={(device) => <a href={href({ screen: "device", device })}>{device}</a>} />
       )}
-      {health.conditions_not_shown > 0 && (
-        <p class="quiet small">{health.conditions_not_shown} more are not shown here: backhaul-hub status</p>
-      )}
+      {more > 0 && <p class="quiet small">{more} more are not shown here: backhaul-hub status</p>}
     </Panel>
-  );
-}
-
-const PLACES_MAX = 20;
-
-function Places({ of }: { of: readonly ShownCondition[] }) {
-  return (
-    <ul class="condition-places small">
-      {of.slice(0, PLACES_MAX).map((each, at) => (
-        <li key={at}>
-          {each.device && <a href={href({ screen: "device", device: each.device })}>{each.device}</a>} {each.about}{" "}
-          <span class="quiet">
-            {each.detail && `${each.detail}, `}since <Ago ms={each.since_ns / 1e6} />
-          </span>
-        </li>
-      ))}
-      {of.length > PLACES_MAX && <li class="quiet">and {of.length - PLACES_MAX} more</li>}
-    </ul>
   );
 }
 
@@ -142,51 +88,41 @@ function Streams({ health }: { health: Health }) {
   return (
     <Panel title="Streams">
       <div class="scroll-x" tabIndex={0} role="region" aria-label="Streams">
-        <table class="plain">
-          <thead>
-            <tr>
-              <th>Stream</th>
-              <th class="end">Messages</th>
-              <th class="end">Holds</th>
-              <th>Of its room</th>
-              <th>Copies</th>
-            </tr>
-          </thead>
-          <tbody>
-            {health.streams.map((each) => (
-              <tr key={each.stream}>
-                <td>{each.stream}</td>
-                <td class="end number">{each.messages.toLocaleString("en")}</td>
-                <td class="end number">{bytesText(each.bytes)}</td>
-                <td>
-                  <Meter stream={each.stream} used={part(each)} max={each.bytes_max} />
-                </td>
-                <td>
-                  {each.replicas.length === 0 ? (
-                    <span class="quiet">one</span>
-                  ) : (
-                    <span class="badges">
-                      <Badge tone="info" title="leader">
-                        {each.leader}
-                      </Badge>
-                      {each.replicas.map((replica) => (
-                        <Badge
-                          key={replica.name}
-                          tone={replica.current ? "good" : "critical"}
-                          title={replica.current ? "has all" : `${replica.lag} messages behind`}
-                        >
-                          {replica.name}
-                        </Badge>
-                      ))}
-                    </span>
-                  )}
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
+        <PlainTable
+          columns={[...numbered("Stream", "Messages", "Holds"), { title: "Of its room" }, { title: "Copies" }]}
+          rows={health.streams.map((each) => ({
+            key: each.stream,
+            cells: [
+              each.stream,
+              each.messages.toLocaleString("en"),
+              bytesText(each.bytes),
+              <Meter stream={each.stream} used={part(each)} max={each.bytes_max} />,
+              <Copies of={each} />,
+            ],
+          }))}
+        />
       </div>
     </Panel>
+  );
+}
+
+function Copies({ of: { leader, replicas } }: { of: Stream }) {
+  if (replicas.length === 0) return <span class="quiet">one</span>;
+  return (
+    <span class="badges">
+      <Badge tone="info" title="leader">
+        {leader}
+      </Badge>
+      {replicas.map((replica) => (
+        <Badge
+          key={replica.name}
+          tone={replica.current ? "good" : "critical"}
+          title={replica.current ? "has all" : `${replica.lag} messages behind`}
+        >
+          {replica.name}
+        </Badge>
+      ))}
+    </span>
   );
 }
 
@@ -205,26 +141,13 @@ function Meter({ stream, used, max }: { stream: string; used: number | null; max
 function Shards({ health }: { health: Health }) {
   return (
     <Panel title="Shards, as the control plane reads them">
-      <table class="plain">
-        <thead>
-          <tr>
-            <th>Shard</th>
-            <th class="end">Read up to</th>
-            <th class="end">Behind</th>
-            <th class="end">Set aside</th>
-          </tr>
-        </thead>
-        <tbody>
-          {health.shards.map((each) => (
-            <tr key={each.stream}>
-              <td>{each.stream}</td>
-              <td class="end number">{each.read_seq.toLocaleString("en")}</td>
-              <td class="end number">{each.behind.toLocaleString("en")}</td>
-              <td class="end number">{each.quarantined.toLocaleString("en")}</td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
+      <PlainTable
+        columns={numbered("Shard", "Read up to", "Behind", "Set aside")}
+        rows={health.shards.map((each) => ({
+          key: each.stream,
+          cells: [each.stream, ...[each.read_seq, each.behind, each.quarantined].map((count) => count.toLocaleString("en"))],
+        }))}
+      />
     </Panel>
   );
 }
@@ -251,46 +174,33 @@ function Jobs({ health: { jobs } }: { health: Health }) {
       ) : jobs.jobs.length + jobs.tables.length === 0 ? (
         <Empty>No job has run beside these tables yet.</Empty>
       ) : (
-        <table class="plain">
-          <thead>
-            <tr>
-              <th>Job or table</th>
-              <th class="end">Behind</th>
-              <th>Since</th>
-            </tr>
-          </thead>
-          <tbody>
-            {jobs.jobs.map((each) => (
-              <tr key={each.job} data-job={each.job}>
-                <td>{each.job}</td>
-                <td class="end number">{standText(each)}</td>
-                <td>
-                  {each.behind === 0 ? (
-                    <Badge tone="good">up to date</Badge>
-                  ) : each.still_s > STILL_S ? (
-                    <Badge tone="critical">stands still for {durationText(each.still_s)}</Badge>
-                  ) : (
-                    <Badge tone="info">at work</Badge>
-                  )}
-                </td>
-              </tr>
-            ))}
-            {jobs.tables.map((each) => (
-              <tr key={each.table}>
-                <td>
+        <PlainTable
+          columns={[...numbered("Job or table", "Behind"), { title: "Since" }]}
+          rows={[
+            ...jobs.jobs.map((each) => ({ key: each.job, data: { "data-job": each.job }, cells: [each.job, standText(each), <Stand of={each} />] })),
+            ...jobs.tables.map((each) => ({
+              key: each.table,
+              cells: [
+                <>
                   <span class="quiet">table</span> {each.table}
-                </td>
-                <td class="end quiet">written</td>
-                <td class="number">
+                </>,
+                <span class="quiet">written</span>,
+                <span class="number">
                   <Ago ms={each.written_ns / 1e6} /> ago
-                </td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
+                </span>,
+              ],
+            })),
+          ]}
+        />
       )}
     </Panel>
   );
+}
+
+function Stand({ of }: { of: JobStand }) {
+  if (of.behind === 0) return <Badge tone="good">up to date</Badge>;
+  if (of.still_s > STILL_S) return <Badge tone="critical">stands still for {durationText(of.still_s)}</Badge>;
+  return <Badge tone="info">at work</Badge>;
 }
 
 function Consumers({ health }: { health: Health }) {
@@ -299,26 +209,19 @@ function Consumers({ health }: { health: Health }) {
       {health.consumers.length === 0 ? (
         <Empty>No job reads a stream by a durable consumer.</Empty>
       ) : (
-        <table class="plain">
-          <thead>
-            <tr>
-              <th>Reader</th>
-              <th class="end">Behind</th>
-              <th class="end">Not acknowledged</th>
-            </tr>
-          </thead>
-          <tbody>
-            {health.consumers.map((each) => (
-              <tr key={`${each.stream}/${each.consumer}`}>
-                <td class="break">
-                  {each.consumer} <span class="quiet">of {each.stream}</span>
-                </td>
-                <td class="end number">{each.pending.toLocaleString("en")}</td>
-                <td class="end number">{each.ack_pending.toLocaleString("en")}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
+        <PlainTable
+          columns={[{ title: "Reader", class: "break" }, ...numbered("", "Behind", "Not acknowledged").slice(1)]}
+          rows={health.consumers.map((each) => ({
+            key: `${each.stream}/${each.consumer}`,
+            cells: [
+              <>
+                {each.consumer} <span class="quiet">of {each.stream}</span>
+              </>,
+              each.pending.toLocaleString("en"),
+              each.ack_pending.toLocaleString("en"),
+            ],
+          }))}
+        />
       )}
     </Panel>
   );

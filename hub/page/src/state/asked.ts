@@ -4,46 +4,14 @@ import { ask } from "../hub/ask";
 import { link } from "../hub/connection";
 import { listen, type Heard } from "../hub/listen";
 import { failing, type Failing } from "../parts/States";
+import { useLooked, type Asked } from "./looked";
 
-export interface Asked<T> {
-  /** The newest answer; it stays while another one is awaited. null: there was none yet. */
-  value: T | null;
-  error: Failing | null;
-  again: () => void;
-  /** Take in what came live. */
-  change: (by: (value: T) => T) => void;
-}
+export type { Asked };
 
-/** Ask a service; once more where the question changes, and where the link comes back. null asks nothing. */
-export function useAsked<T>(service: string, question: object | null): Asked<T> {
-  const said = question === null ? null : JSON.stringify(question);
-  const [value, setValue] = useState<{ of: string; value: T } | null>(null);
-  const [error, setError] = useState<Failing | null>(null);
-  const [turn, setTurn] = useState(0);
-  const up = link.value === "up";
-  useEffect(() => {
-    if (said === null || !up) return;
-    let over = false;
-    ask<T>(service, JSON.parse(said) as object).then(
-      (answer) => {
-        if (over) return;
-        setValue({ of: said, value: answer });
-        setError(null);
-      },
-      (thrown: unknown) => {
-        if (!over) setError(failing(thrown));
-      },
-    );
-    return () => {
-      over = true;
-    };
-  }, [service, said, turn, up]);
-  return {
-    value: value?.value ?? null,
-    error,
-    again: () => setTurn((before) => before + 1),
-    change: (by) => setValue((before) => (before === null ? before : { ...before, value: by(before.value) })),
-  };
+/** Ask a service; once more where the question changes, and where the link comes back, and every `everyMs`. null asks nothing. */
+export function useAsked<T>(service: string, question: object | null, everyMs = 0): Asked<T> {
+  const key = question === null ? "" : `${service} ${JSON.stringify(question)}`;
+  return useLooked(() => ask<T>(service, question ?? {}), key, key !== "" && link.value === "up", everyMs);
 }
 
 /** Call `on` with each message of these tails, for as long as the part is shown. */

@@ -6,7 +6,7 @@ import { Ago, At } from "../parts/Ago";
 import { Badge } from "../parts/Badge";
 import { Select } from "../parts/forms";
 import { Panel } from "../parts/Panel";
-import { Empty, Failure, Loading } from "../parts/States";
+import { Awaited, Empty } from "../parts/States";
 import { TimeLine } from "../parts/TimeLine";
 import { useAsked } from "./asked";
 import { ahead, vehicleNow } from "./vehicle";
@@ -32,8 +32,7 @@ export function CommandsTab() {
   const commands = asked.value?.commands ?? [];
   return (
     <Panel title="Commands that came" tools={<span class="quiet small">the newest 100</span>}>
-      {asked.error && <Failure error={asked.error} onRetry={asked.again} />}
-      {asked.value === null && !asked.error && <Loading what="commands" />}
+      <Awaited of={asked} what="commands" />
       {asked.value !== null && commands.length === 0 && <Empty>No command has come to this vehicle.</Empty>}
       <ol class="commands">
         {commands.map((each) => (
@@ -107,8 +106,7 @@ export function EventsTab() {
   const times = events.map((each) => each.time / 1e6);
   return (
     <Panel title="Events" tools={<span class="quiet small">the newest 100 that the ledger has</span>}>
-      {asked.error && <Failure error={asked.error} onRetry={asked.again} />}
-      {asked.value === null && !asked.error && <Loading what="events" />}
+      <Awaited of={asked} what="events" />
       {asked.value !== null && (
         <>
           <div class="filters">

@@ -3,7 +3,7 @@ import { timeText } from "../logic/text";
 import { givenUpText, hourWhy, type WaitingAnswer } from "../logic/vehicle";
 import { At } from "../parts/Ago";
 import { Panel } from "../parts/Panel";
-import { Empty, Failure, Loading } from "../parts/States";
+import { Awaited, Empty } from "../parts/States";
 import { bytesText } from "../state/health";
 import { useAsked } from "./asked";
 import { status, vehicleNow } from "./vehicle";
@@ -20,8 +20,7 @@ export function HoursTab() {
   return (
     <div class="stack">
       <Panel title="Hours that are not complete at the hub" tools={<span class="quiet small">{hours.length} hours</span>}>
-        {asked.error && <Failure error={asked.error} onRetry={asked.again} />}
-        {asked.value === null && !asked.error && <Loading what="hours" />}
+        <Awaited of={asked} what="hours" />
         {asked.value !== null && hours.length === 0 && (
           <Empty>The hub has confirmed all that this vehicle's ledger knows of.</Empty>
         )}

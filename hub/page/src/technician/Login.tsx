@@ -1,6 +1,6 @@
 // What somebody sees who has not typed the code: where it stands, and what went wrong.
 import { useState } from "preact/hooks";
-import { Field } from "../parts/forms";
+import { Field, Form } from "../parts/forms";
 import { Failure, failing, type Failing } from "../parts/States";
 import { ThemeSwitch } from "../parts/ThemeSwitch";
 import { logIn } from "./ask";
@@ -36,13 +36,7 @@ export function Login({ refused }: { refused: Failing | null }) {
       <pre>
         <code>sudo backhaul-agent page</code>
       </pre>
-      <form
-        class="form"
-        onSubmit={(event) => {
-          event.preventDefault();
-          void enter();
-        }}
-      >
+      <Form class="form" onSend={() => void enter()}>
         <Field label="Code" hint="eight letters and digits">
           {(tied) => (
             <input
@@ -64,7 +58,7 @@ export function Login({ refused }: { refused: Failing | null }) {
             {busy ? "Looking …" : "Enter"}
           </button>
         </div>
-      </form>
+      </Form>
     </main>
   );
 }

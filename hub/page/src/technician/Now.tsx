@@ -2,16 +2,17 @@
 import { durationText } from "../logic/text";
 import { laneWhy, linkStory, total, type VehicleStatus, type WaitingAnswer } from "../logic/vehicle";
 import { Ago } from "../parts/Ago";
-import { Badge, type Tone } from "../parts/Badge";
+import { Badge } from "../parts/Badge";
+import { Conditions } from "../parts/Conditions";
 import { Fact } from "../parts/Fact";
 import { Hint } from "../parts/Hint";
 import { Panel } from "../parts/Panel";
+import { numbered, PlainTable } from "../parts/PlainTable";
 import { Empty, Failure, Loading } from "../parts/States";
-import { bytesText, grouped } from "../state/health";
+import { bytesText } from "../state/health";
 import { useAsked, type Asked } from "./asked";
 import { ahead, status } from "./vehicle";
 
-const TONES: Record<string, Tone> = { error: "critical", warning: "warning", info: "info" };
 const MODES: Record<string, string> = {
   always: "should always be up",
   scheduled: "comes up by a schedule",
@@ -28,7 +29,9 @@ export function Now() {
       <Facts told={told} waiting={waiting.value} />
       <div class="now-columns">
         <Link told={told} />
-        <Conditions told={told} />
+        <Panel title="Conditions" tools={<span class="quiet number">{told.conditions.length}</span>}>
+          {told.conditions.length === 0 ? <Empty>All is well.</Empty> : <Conditions of={told.conditions} aheadMs={ahead.value} />}
+        </Panel>
         <Lanes told={told} waiting={waiting} />
       </div>
     </>
@@ -80,39 +83,6 @@ function Link({ told }: { told: VehicleStatus }) {
   );
 }
 
-function Conditions({ told }: { told: VehicleStatus }) {
-  const groups = grouped(told.conditions);
-  return (
-    <Panel title="Conditions" tools={<span class="quiet number">{told.conditions.length}</span>}>
-      {groups.length === 0 ? (
-        <Empty>All is well.</Empty>
-      ) : (
-        <ul class="conditions">
-          {groups.map(({ first, all }) => (
-            <li key={first.code}>
-              <p>
-                <Badge tone={TONES[first.severity] ?? "quiet"}>{first.severity}</Badge> <strong>{first.title}</strong>{" "}
-                <code>{first.code}</code>
-              </p>
-              <Hint text={first.hint} />
-              <ul class="condition-places small">
-                {all.map((each, at) => (
-                  <li key={at}>
-                    {each.about}{" "}
-                    <span class="quiet">
-                      {each.detail && `${each.detail}, `}since <Ago ms={each.since_ns / 1e6 - ahead.value} />
-                    </span>
-                  </li>
-                ))}
-              </ul>
-            </li>
-          ))}
-        </ul>
-      )}
-    </Panel>
-  );
-}
-
 function Lanes({ told, waiting }: { told: VehicleStatus; waiting: Asked<WaitingAnswer> }) {
   const sums = waiting.value?.lanes ?? [];
   const names = [...new Set([...Object.keys(told.lanes), ...sums.map((each) => each.lane)])];
@@ -121,33 +91,31 @@ function Lanes({ told, waiting }: { told: VehicleStatus; waiting: Asked<WaitingA
     <Panel title="What waits in the ledger" class="lanes-panel">
       {waiting.error && <Failure error={waiting.error} onRetry={waiting.again} />}
       <div class="scroll-x" tabIndex={0} role="region" aria-label="Lanes">
-        <table class="plain lanes">
-          <thead>
-            <tr>
-              <th>Lane</th>
-              <th class="end">Messages</th>
-              <th class="end">Size</th>
-              <th class="end">Oldest</th>
-              <th>Why</th>
-            </tr>
-          </thead>
-          <tbody>
-            {names.map((name) => {
-              const lane = told.lanes[name];
-              const some = sums.filter((each) => each.lane === name);
-              const oldest = some.flatMap((each) => (each.oldest_ns === null ? [] : [each.oldest_ns]));
-              return (
-                <tr key={name} data-lane={name}>
-                  <td class="break">{name}</td>
-                  <td class="end number">{some.reduce((all, each) => all + each.messages, 0).toLocaleString("en")}</td>
-                  <td class="end number">{bytesText(some.reduce((all, each) => all + each.bytes, 0))}</td>
-                  <td class="end">{oldest.length > 0 ? <Ago ms={Math.min(...oldest) / 1e6 - ahead.value} /> : "–"}</td>
-                  <td class="why">{(lane && laneWhy(lane, told)) || <span class="quiet">the hub holds all of it</span>}</td>
-                </tr>
-              );
-            })}
-          </tbody>
-        </table>
+        <PlainTable
+          class="lanes"
+          columns={[
+            { title: "Lane", class: "break" },
+            ...numbered("", "Messages", "Size").slice(1),
+            { title: "Oldest", class: "end" },
+            { title: "Why", class: "why" },
+          ]}
+          rows={names.map((name) => {
+            const lane = told.lanes[name];
+            const some = sums.filter((each) => each.lane === name);
+            const oldest = some.flatMap((each) => (each.oldest_ns === null ? [] : [each.oldest_ns]));
+            return {
+              key: name,
+              data: { "data-lane": name },
+              cells: [
+                name,
+                some.reduce((all, each) => all + each.messages, 0).toLocaleString("en"),
+                bytesText(some.reduce((all, each) => all + each.bytes, 0)),
+                oldest.length > 0 ? <Ago ms={Math.min(...oldest) / 1e6 - ahead.value} /> : "–",
+                (lane && laneWhy(lane, told)) || <span class="quiet">the hub holds all of it</span>,
+              ],
+            };
+          })}
+        />
       </div>
       {staged > 0 && (
         <p class="small quiet">

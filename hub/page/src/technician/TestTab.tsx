@@ -4,7 +4,7 @@ import { Refused } from "../hub/refused";
 import { testValue } from "../logic/vehicle";
 import { At } from "../parts/Ago";
 import { Badge } from "../parts/Badge";
-import { Field, Select } from "../parts/forms";
+import { Field, Form, Select } from "../parts/forms";
 import { Panel } from "../parts/Panel";
 import { Empty } from "../parts/States";
 import { ask } from "./ask";
@@ -56,13 +56,7 @@ export function TestTab() {
           It goes over the leaf server, as readings of programs do, and to the hub like them. It is always of the node{" "}
           <code>test</code>, so nobody takes it for another one.
         </p>
-        <form
-          class="form send"
-          onSubmit={(event) => {
-            event.preventDefault();
-            void publish();
-          }}
-        >
+        <Form class="form send" onSend={() => void publish()}>
           <Field label="Type" error={wrong.type} hint="what follows test.">
             {(tied) => <input {...tied} value={type} maxLength={80} autoComplete="off" onInput={(event) => setType(event.currentTarget.value)} />}
           </Field>
@@ -83,7 +77,7 @@ export function TestTab() {
               {busy ? "Publishing …" : "Publish"}
             </button>
           </div>
-        </form>
+        </Form>
       </Panel>
       <Panel title="Answers">
         {tries.length === 0 ? (

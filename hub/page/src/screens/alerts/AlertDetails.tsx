@@ -5,7 +5,7 @@ import { mayDo } from "../../hub/session";
 import { sourceText, type Alert } from "../../logic/alerts";
 import { Ago, At, now } from "../../parts/Ago";
 import { Badge } from "../../parts/Badge";
-import { Field } from "../../parts/forms";
+import { Field, Form } from "../../parts/forms";
 import { Panel } from "../../parts/Panel";
 import { Failure } from "../../parts/States";
 import { useAsked, useDoing } from "../../state/asked";
@@ -107,13 +107,7 @@ export function AlertDetails({ alert, onTake, onSilence, onClose }: AlertDetails
         )}
       </dl>
       {may && !alert.acknowledged && (
-        <form
-          class="form"
-          onSubmit={(event) => {
-            event.preventDefault();
-            void doing.run(async () => onTake(await ask<Alert>("acknowledge", { id: alert.id, note })));
-          }}
-        >
+        <Form class="form" onSend={() => void doing.run(async () => onTake(await ask<Alert>("acknowledge", { id: alert.id, note })))}>
           <Field label="Note" hint="kept with the alert">
             {(tied) => <input {...tied} value={note} maxLength={500} onInput={(event) => setNote(event.currentTarget.value)} />}
           </Field>
@@ -125,7 +119,7 @@ export function AlertDetails({ alert, onTake, onSilence, onClose }: AlertDetails
               Acknowledge
             </button>
           </div>
-        </form>
+        </Form>
       )}
       {may && alert.acknowledged && (
         <div class="row-buttons">

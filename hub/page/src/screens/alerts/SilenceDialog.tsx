@@ -2,7 +2,7 @@
 import { useState } from "preact/hooks";
 import { ask } from "../../hub/ask";
 import { session } from "../../hub/session";
-import { Dialog, Field, Select } from "../../parts/forms";
+import { Dialog, Field, Form, Select } from "../../parts/forms";
 import { Failure } from "../../parts/States";
 import { useDoing } from "../../state/asked";
 
@@ -30,14 +30,13 @@ export function SilenceDialog({ group: begin, name: called, onClose, onDone }: S
   const doing = useDoing();
   return (
     <Dialog title="Silence alerts" onClose={onClose}>
-      <form
+      <Form
         class="form"
-        onSubmit={(event) => {
-          event.preventDefault();
+        onSend={() =>
           void doing
             .run(() => ask("silence", { group: group.trim(), for_s: Number(time), name: name.trim(), why }))
-            .then((done) => done && onDone());
-        }}
+            .then((done) => done && onDone())
+        }
       >
         <Field label="Group or device">
           {(tied) => <input {...tied} value={group} required onInput={(event) => setGroup(event.currentTarget.value)} autoFocus />}
@@ -59,7 +58,7 @@ export function SilenceDialog({ group: begin, name: called, onClose, onDone }: S
             Silence
           </button>
         </div>
-      </form>
+      </Form>
     </Dialog>
   );
 }

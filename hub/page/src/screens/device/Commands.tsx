@@ -15,9 +15,9 @@ import {
 import { valueText } from "../../logic/text";
 import { Ago, At, now } from "../../parts/Ago";
 import { Badge } from "../../parts/Badge";
-import { Field } from "../../parts/forms";
+import { Field, Form } from "../../parts/forms";
 import { Panel } from "../../parts/Panel";
-import { Empty, Failure, Loading } from "../../parts/States";
+import { Awaited, Empty, Failure } from "../../parts/States";
 import { useAsked, useDoing, useHeard } from "../../state/asked";
 import { route } from "../../state/route";
 
@@ -35,8 +35,7 @@ export function Commands({ device }: { device: string }) {
     <div class="stack">
       {mayDo("command") && <SendPanel device={device} names={names} onSent={take} />}
       <Panel title="Commands" tools={<span class="quiet small">the newest 100</span>}>
-        {asked.error && <Failure error={asked.error} onRetry={asked.again} />}
-        {asked.value === null && !asked.error && <Loading what="commands" />}
+        <Awaited of={asked} what="commands" />
         {asked.value !== null && commands.length === 0 && <Empty>Nobody has sent this device a command.</Empty>}
         <ol class="commands" aria-live="polite">
           {commands.map((each) => (
@@ -80,13 +79,7 @@ function SendPanel({ device, names, onSent }: SendProps) {
   };
   return (
     <Panel title="Send a command">
-      <form
-        class="form send"
-        onSubmit={(event) => {
-          event.preventDefault();
-          void send();
-        }}
-      >
+      <Form class="form send" onSend={() => void send()}>
         <Field label="Command" error={wrong.name} hint="as in door.unlock">
           {(tied) => (
             <>
@@ -114,7 +107,7 @@ function SendPanel({ device, names, onSent }: SendProps) {
             {doing.busy ? "Sending …" : "Send"}
           </button>
         </div>
-      </form>
+      </Form>
       {doing.error && <Failure error={doing.error} />}
     </Panel>
   );

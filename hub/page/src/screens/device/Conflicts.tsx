@@ -8,7 +8,7 @@ import { Ago } from "../../parts/Ago";
 import { Badge } from "../../parts/Badge";
 import { Switch } from "../../parts/forms";
 import { Panel } from "../../parts/Panel";
-import { Empty, Failure, Loading } from "../../parts/States";
+import { Awaited, Empty, Failure } from "../../parts/States";
 import { useAsked, useDoing, useHeard } from "../../state/asked";
 import { filter, route } from "../../state/route";
 
@@ -57,9 +57,8 @@ export function Conflicts({ device }: { device: string }) {
         />
       }
     >
-      {asked.error && <Failure error={asked.error} onRetry={asked.again} />}
+      <Awaited of={asked} what="conflicts" />
       {doing.error && <Failure error={doing.error} />}
-      {asked.value === null && !asked.error && <Loading what="conflicts" />}
       {asked.value !== null && conflicts.length === 0 && <Empty>No conflicts{settled ? "" : " that nobody has settled"}.</Empty>}
       <ul class="cards">
         {conflicts.map((each) => (

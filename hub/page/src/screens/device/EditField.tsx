@@ -4,7 +4,7 @@ import { ask } from "../../hub/ask";
 import { kindOf, partsOf, typed, type FieldRow, type Kind } from "../../logic/shadow";
 import { valueText } from "../../logic/text";
 import { nameOf } from "../../logic/values";
-import { Dialog, Field, Select } from "../../parts/forms";
+import { Dialog, Field, Form, Select } from "../../parts/forms";
 import { Failure } from "../../parts/States";
 import { useDoing } from "../../state/asked";
 
@@ -63,13 +63,7 @@ export function EditField({ device, row, base, newest, now, onRebase, onClose, o
 
   return (
     <Dialog title={row === null ? "Desire another field" : `Desire ${nameOf(row.field)}`} onClose={onClose}>
-      <form
-        class="form"
-        onSubmit={(event) => {
-          event.preventDefault();
-          void save();
-        }}
-      >
+      <Form class="form" onSend={() => void save()}>
         {row === null ? (
           <Field label="Field" error={wrong.field} hint="node.type or node.type.key">
             {(tied) => <input {...tied} value={field} onInput={(event) => setField(event.currentTarget.value)} autoFocus />}
@@ -119,7 +113,7 @@ export function EditField({ device, row, base, newest, now, onRebase, onClose, o
             {doing.busy ? "Saving …" : "Save"}
           </button>
         </div>
-      </form>
+      </Form>
     </Dialog>
   );
 }

@@ -5,7 +5,7 @@ import { eventId, eventText, toneOf, withEvent, type DeviceEvent } from "../../l
 import { now } from "../../parts/Ago";
 import { Select } from "../../parts/forms";
 import { Panel } from "../../parts/Panel";
-import { Empty, Failure, Loading } from "../../parts/States";
+import { Awaited, Empty } from "../../parts/States";
 import { TimeLine } from "../../parts/TimeLine";
 import { useAsked, useHeard } from "../../state/asked";
 import { filter, route } from "../../state/route";
@@ -38,8 +38,7 @@ export function Events({ device }: { device: string }) {
   const doubtful = asked.value?.hours[device]?.not_complete ?? [];
   return (
     <Panel title="Events" tools={asked.value && <span class="quiet small">{shown.length} in this time</span>}>
-      {asked.error && <Failure error={asked.error} onRetry={asked.again} />}
-      {asked.value === null && !asked.error && <Loading what="events" />}
+      <Awaited of={asked} what="events" />
       {asked.value !== null && (
         <>
           <div class="filters">

@@ -4,7 +4,7 @@ import type { Point } from "../../logic/values";
 import { Ago, At } from "../../parts/Ago";
 import { Badge } from "../../parts/Badge";
 import { Panel } from "../../parts/Panel";
-import { Empty, Failure, Loading } from "../../parts/States";
+import { Awaited, Empty } from "../../parts/States";
 import { Table, type Column } from "../../parts/Table";
 import { sortOf, sortText } from "../../logic/rows";
 import { slotsOf, type Slot } from "../../logic/slots";
@@ -37,8 +37,7 @@ function Slots({ device }: { device: string }) {
   const slots = slotsOf(values.values());
   return (
     <Panel title="Files for the device">
-      {asked.error && <Failure error={asked.error} onRetry={asked.again} />}
-      {asked.value === null && !asked.error && <Loading what="slots" />}
+      <Awaited of={asked} what="slots" />
       {asked.value !== null && slots.length === 0 && (
         <Empty>
           No file is rolled out to this device. An operator begins with <code>backhaul-hub set {device} artifact.SLOT=NAME@SHA256</code>.
@@ -100,8 +99,7 @@ function Uploads({ device }: { device: string }) {
   ];
   return (
     <Panel title="Files from the device" tools={<button type="button" class="plain" onClick={asked.again}>Look again</button>}>
-      {asked.error && <Failure error={asked.error} onRetry={asked.again} />}
-      {asked.value === null && !asked.error && <Loading what="files" />}
+      <Awaited of={asked} what="files" />
       {asked.value && asked.value.uploads.length === 0 && <Empty>This device has sent no files.</Empty>}
       {asked.value && asked.value.uploads.length > 0 && (
         <>

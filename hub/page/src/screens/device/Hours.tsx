@@ -7,7 +7,7 @@ import { At, now } from "../../parts/Ago";
 import { HeatMap } from "../../parts/HeatMap";
 import { Select } from "../../parts/forms";
 import { Panel } from "../../parts/Panel";
-import { Empty, Failure, Loading } from "../../parts/States";
+import { Awaited, Empty } from "../../parts/States";
 import { useAsked } from "../../state/asked";
 import { filter, route } from "../../state/route";
 import { bounds, formatRange } from "../../state/time";
@@ -46,8 +46,7 @@ export function Hours({ device }: { device: string }) {
   const doubtful = reports.filter((each) => (state ? each.state === state : DOUBTFUL.includes(each.state)));
   return (
     <Panel title="Hours" tools={<span class="quiet small">{countText(codes)}</span>}>
-      {asked.error && <Failure error={asked.error} onRetry={asked.again} />}
-      {asked.value === null && !asked.error && <Loading what="hours" />}
+      <Awaited of={asked} what="hours" />
       {found && days.rows.length === 0 && <Empty>No hours in this time.</Empty>}
       {found && days.rows.length > 0 && (
         <HeatMap label={`Hours of ${device}, a row a day`} rows={days.rows} fromMs={days.fromMs} hours={DAY_HOURS} ofDay rowHeight={22} />

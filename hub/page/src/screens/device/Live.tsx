@@ -1,17 +1,14 @@
 // What a device says now: charts of chosen series, its tree, and the newest value of each series.
 import { useEffect, useMemo } from "preact/hooks";
 import { deviceTree, flat, namesBelow, type TreeAnswer } from "../../logic/tree";
-import { sortOf, sortText } from "../../logic/rows";
-import { valueText, withUnit } from "../../logic/text";
 import { units } from "../../hub/where";
-import { nameOf, unitOf, type Point } from "../../logic/values";
-import { Ago, now } from "../../parts/Ago";
+import { unitOf } from "../../logic/values";
+import { now } from "../../parts/Ago";
 import { ChartList, useCharts, useWidth, type Charts } from "../../parts/Charts";
-import { Search } from "../../parts/forms";
 import { Panel } from "../../parts/Panel";
-import { Empty, Failure, Loading } from "../../parts/States";
-import { Table, type Column } from "../../parts/Table";
+import { Awaited, Empty } from "../../parts/States";
 import { Tree } from "../../parts/Tree";
+import { ValuesTable } from "../../parts/ValuesTable";
 import { useAsked } from "../../state/asked";
 import { pastOf } from "../../state/charts";
 import { filter, go, route } from "../../state/route";
@@ -21,7 +18,7 @@ const CHARTS_MAX = 8;
 
 export function Live({ device }: { device: string }) {
   const { series, filters } = route.value;
-  const [place, width] = useWidth();
+  const [box, width] = useWidth();
   const charts = useCharts(pastOf(device), series, route.value.range, width);
   const { values, asked } = useValues(device, charts.add);
   const tree = useAsked<TreeAnswer>("tree", {});
@@ -31,6 +28,9 @@ export function Live({ device }: { device: string }) {
     () => [deviceTree(tree.value, device, rows.map((each) => each.point.node).filter((each) => each !== device))],
     [tree.value, device, rows.map((each) => each.point.node).join()],
   );
+
+  const place = flat(roots, () => true).find((each) => each.node.id === `${device}/${chosen}`);
+  const below = place === undefined ? null : new Set(namesBelow(place.node));
 
   useEffect(() => {
     // A device that is opened without a series begins with some of its own.
@@ -46,14 +46,12 @@ export function Live({ device }: { device: string }) {
   };
   return (
     <div class="live">
-      <div ref={place} class="live-charts">
+      <div ref={box} class="live-charts">
         <ChartsPanel charts={charts} series={series} values={values.size} onRemove={turn} />
       </div>
       <Panel title="Tree" class="live-tree">
-        {tree.error && <Failure error={tree.error} onRetry={tree.again} />}
-        {tree.value === null && !tree.error ? (
-          <Loading what="the tree" />
-        ) : (
+        <Awaited of={tree} what="the tree" />
+        {(tree.value !== null || tree.error) && (
           <Tree
             label={`Tree of ${device}`}
             roots={roots}
@@ -64,10 +62,20 @@ export function Live({ device }: { device: string }) {
         )}
       </Panel>
       <Panel title="Values" class="live-values" tools={<span class="quiet small">{rows.length} series</span>}>
-        {asked.error && <Failure error={asked.error} onRetry={asked.again} />}
-        {asked.value === null && !asked.error && <Loading what="values" />}
+        <Awaited of={asked} what="values" />
         {asked.value !== null && (
-          <Values rows={rows} roots={roots} series={series} onTurn={turn} />
+          <ValuesTable
+            rows={rows.filter((each) => below === null || below.has(each.point.node))}
+            none={rows.length === 0 ? "This device has no values yet." : null}
+            series={series}
+            onTurn={turn}
+            text={filters["text"] ?? ""}
+            onText={(text) => filter({ text })}
+            sort={filters["sort"] ?? ""}
+            onSort={(sort) => filter({ sort })}
+            unitOf={(row) => unitOf(units.value, row.id)}
+            rowsMax={12}
+          />
         )}
       </Panel>
     </div>
@@ -101,83 +109,5 @@ function ChartsPanel({ charts, series, values, onRemove }: ChartsProps) {
         onRemove={onRemove}
       />
     </Panel>
-  );
-}
-
-interface Row {
-  id: string;
-  point: Point;
-}
-
-interface ValuesProps {
-  rows: readonly Row[];
-  roots: Parameters<typeof flat>[0];
-  series: readonly string[];
-  onTurn: (series: string) => void;
-}
-
-function Values({ rows, roots, series, onTurn }: ValuesProps) {
-  const { filters, device } = route.value;
-  const node = filters["node"] ?? "";
-  const words = (filters["text"] ?? "").toLowerCase();
-  const place = flat(roots, () => true).find((each) => each.node.id === `${device}/${node}`);
-  const below = place === undefined ? null : new Set(namesBelow(place.node));
-  const shown = rows.filter(
-    (each) => (below === null || below.has(each.point.node)) && nameOf(each.id).toLowerCase().includes(words),
-  );
-  const columns: Column<Row>[] = [
-    {
-      id: "chart",
-      title: "Chart",
-      width: "3.6rem",
-      sortable: false,
-      value: () => null,
-      cell: (row) => (
-        <input
-          type="checkbox"
-          checked={series.includes(row.id)}
-          aria-label={`Chart of ${nameOf(row.id)}`}
-          onChange={() => onTurn(row.id)}
-        />
-      ),
-    },
-    { id: "series", title: "Series", width: "minmax(5.5rem, 2fr)", value: (row) => nameOf(row.id), cell: (row) => <span class="two-lines" title={nameOf(row.id)}>{nameOf(row.id)}</span> },
-    {
-      id: "value",
-      title: "Value",
-      width: "minmax(4.5rem, 1.3fr)",
-      align: "end",
-      value: (row) => (typeof row.point.value === "number" ? row.point.value : valueText(row.point.value)),
-      cell: (row) => (
-        <span title={valueText(row.point.value)}>{withUnit(row.point.value, unitOf(units.value, row.id))}</span>
-      ),
-    },
-    {
-      id: "age",
-      title: "Age",
-      width: "4.6rem",
-      align: "end",
-      value: (row) => -row.point.time,
-      cell: (row) => <Ago ms={row.point.time / 1e6} />,
-    },
-    { id: "origin", title: "Written by", width: "minmax(6rem, 1fr)", wideOnly: true, value: (row) => row.point.origin || "vehicle" },
-  ];
-  return (
-    <>
-      <div class="filters">
-        <Search label="Find a series" value={filters["text"] ?? ""} onInput={(text) => filter({ text })} />
-      </div>
-      <Table
-        label="Values"
-        rows={shown}
-        columns={columns}
-        keyOf={(row) => row.id}
-        sort={sortOf(filters["sort"], columns.map((each) => each.id)) ?? { by: "series", down: false }}
-        onSort={(sort) => filter({ sort: sortText(sort) })}
-        onOpen={(row) => onTurn(row.id)}
-        rowsMax={12}
-        empty={rows.length === 0 ? "This device has no values yet." : "No series fits."}
-      />
-    </>
   );
 }
