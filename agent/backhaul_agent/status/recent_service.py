@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 from nats.aio.client import Client
 from nats.aio.msg import Msg
-from nats.errors import Error as NatsError
 
+from backhaul_agent.apps.answering import answering
 from backhaul_agent.apps.doors import ASKED
 from backhaul_agent.apps.program_json import read_program_json
-from backhaul_agent.errors import Code, LedgerStorageError, RefusedError
 from backhaul_agent.status.recent import Recent
-from backhaul_agent.unforeseen import unforeseen
 from backhaul_codec.strict.json import Reader
 
 COMMANDS, EVENTS, WAITING = "agent.commands", "agent.events", "agent.waiting"
@@ -43,37 +39,20 @@ class RecentService:
     async def run(self, client: Client) -> None:
         """Subscribe on a new connection. Raises: NatsError: it is gone."""
         for subject in (COMMANDS, EVENTS, WAITING):
-            await client.subscribe(subject, cb=self._answering(client, subject), **ASKED)
+            await client.subscribe(subject, cb=answering(self._answer), **ASKED)
 
     async def ask(self, subject: str, payload: bytes) -> dict[str, Any]:
-        """Return an answer, a refusal among them, as JSON's values."""
-        try:
-            limit = _limit(payload)
-            async with self._one_by_one:
-                if subject == COMMANDS:
-                    return await self._recent.commands(limit)
-                if subject == EVENTS:
-                    return await self._recent.events(limit)
-                return await self._recent.waiting()
-        except RefusedError as error:
-            refusal = error
-        except LedgerStorageError as error:
-            refusal = RefusedError(Code.STORAGE, str(error))
-        except Exception as error:  # noqa: BLE001 - who asked is answered, and others go on
-            refusal = unforeseen(subject, error)
-        return {"error": {"code": refusal.code, "message": refusal.message}}
+        """Return the answer as JSON's values. Raises: RefusedError, LedgerStorageError."""
+        limit = _limit(payload)
+        async with self._one_by_one:
+            if subject == COMMANDS:
+                return await self._recent.commands(limit)
+            if subject == EVENTS:
+                return await self._recent.events(limit)
+            return await self._recent.waiting()
 
-    def _answering(self, client: Client, subject: str) -> Callable[[Msg], Awaitable[None]]:
-        async def on_message(message: Msg) -> None:
-            answer = msgspec.json.encode(await self.ask(subject, message.data))
-            if len(answer) > client.max_payload:
-                text = f"the answer has {len(answer)} bytes, {client.max_payload} fit: ask for less"
-                answer = msgspec.json.encode({"error": {"code": Code.TOO_LARGE, "message": text}})
-            if message.reply:
-                with suppress(NatsError):
-                    await message.respond(answer)
-
-        return on_message
+    async def _answer(self, message: Msg) -> dict[str, Any]:
+        return await self.ask(message.subject, message.data)
 
 
 def _limit(payload: bytes) -> int:
