@@ -17,9 +17,8 @@ import structlog
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
-from backhaul_agent.commands.decide import CommandBook, CommandStep, not_started, read
+from backhaul_agent.commands.decide import CommandBook, CommandStep, ended, not_started, read
 from backhaul_agent.commands.handlers import NotDeliveredError, Printed, ask_program, run_executable
-from backhaul_agent.commands.outcome import ended
 from backhaul_agent.commit.writer import Writer
 from backhaul_agent.config import CommandConfig, Config
 from backhaul_agent.downlink.position import POSITION, Cursor
