@@ -22,6 +22,7 @@ import click
 
 from backhaul_runtime.clock import Clock, SystemClock
 from benchmarks import machine, scratch
+from benchmarks.figures import skipped
 from benchmarks.gateway import options
 from benchmarks.wire.frame_aims import judged
 
@@ -44,9 +45,9 @@ class Benchmark:
     def run(self, *, quick: bool) -> dict[str, object]:
         """Run it; it prints its own table."""
         if self.needs_java and not _java():
-            reason = "no Java: set JAVA_HOME, or use make bench, which looks for one"
-            print(f"{self.name}: skipped, {reason}")
-            return {"skipped": reason}
+            return skipped(
+                self.name, "no Java: set JAVA_HOME, or use make bench, which looks for one"
+            )
         module = importlib.import_module(f"benchmarks.{self.place.replace('/', '.')}")
         result: dict[str, object] = module.run(quick=quick)
         return self.judged(result) if self.judged else result
