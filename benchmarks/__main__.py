@@ -22,6 +22,7 @@ import click
 
 from backhaul_runtime.clock import Clock, SystemClock
 from benchmarks import machine, scratch
+from benchmarks.figures import skipped
 from benchmarks.gateway import options
 from benchmarks.wire.frame_aims import judged
 
@@ -44,9 +45,9 @@ class Benchmark:
     def run(self, *, quick: bool) -> dict[str, object]:
         """Run it; it prints its own table."""
         if self.needs_java and not _java():
-            reason = "no Java: set JAVA_HOME, or use make bench, which looks for one"
-            print(f"{self.name}: skipped, {reason}")
-            return {"skipped": reason}
+            return skipped(
+                self.name, "no Java: set JAVA_HOME, or use make bench, which looks for one"
+            )
         module = importlib.import_module(f"benchmarks.{self.place.replace('/', '.')}")
         result: dict[str, object] = module.run(quick=quick)
         return self.judged(result) if self.judged else result
@@ -62,7 +63,6 @@ BENCHMARKS = (
         "wire/small_frames", "what a fleet's tiny frames cost a reader, together and one by one"
     ),
     Benchmark("wire/chain_cost", "what linking and hashing each message costs, at both ends"),
-    Benchmark("wire/history_scan", "seconds to read a series out of a vehicle's frames"),
     Benchmark("vehicle/edge_history", "seconds to answer for history out of a vehicle's ledger"),
     Benchmark("hub/identities", "what a vehicle's identity costs, and what revoking one does"),
     Benchmark("hub/abuse", "how long an event takes beside a vehicle that floods the hub"),
@@ -84,9 +84,7 @@ BENCHMARKS = (
     Benchmark("hub/hub_fleet", "what a fleet's messages cost the control plane, end to end"),
     Benchmark("hub/hub_memory", "memory of the control plane a vehicle, and seconds to load"),
     Benchmark("hub/hub_telling", "words a second to vehicles, one by one and in batches"),
-    Benchmark("hub/hub_twin", "what newest readings and rebroadcast cost the control plane"),
     Benchmark("hub/page", "10,000 devices in a browser: the first picture, 1,000 changes a second"),
-    Benchmark("link/per_node", "what streams for every node cost, beside shared ones"),
     Benchmark("link/resume", "seconds until a restored link carries the backlog"),
     Benchmark("link/slow_link", "a backlog over 20 kbit/s and 600 ms, and what is new meanwhile"),
     Benchmark("link/artifacts", "files over cuts and over 20 kbit/s, memory, and events meanwhile"),

@@ -74,6 +74,13 @@ class Figure:
         return found
 
 
+def skipped(name: str, reason: str = "") -> dict[str, object]:
+    """Say that a benchmark is skipped, by default for want of recordings; return its record."""
+    reason = reason or "recordings absent: set BACKHAUL_DATA to the directory that holds them"
+    print(f"{name}: skipped, {reason}")
+    return {"skipped": reason}
+
+
 def report(
     title: str, figures: Sequence[Figure], *, width_columns: int = _WIDTH_COLUMNS, **details: object
 ) -> dict[str, object]:

@@ -1,8 +1,17 @@
-"""A cancellation that nats-py may swallow."""
+"""Waits with an end: for an event, and in spite of nats-py, which may swallow a cancellation."""
 
 from __future__ import annotations
 
 import asyncio
+
+
+async def heard(event: asyncio.Event, wait_s: float | None) -> bool:
+    """Wait for an event, for so many seconds at most (None: for ever); return whether it came."""
+    try:
+        async with asyncio.timeout(wait_s):
+            return await event.wait()
+    except TimeoutError:
+        return False
 
 
 def cancels() -> int:

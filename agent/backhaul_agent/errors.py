@@ -31,6 +31,7 @@ import errno
 import sqlite3
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from backhaul_runtime.jetstream import STREAM_NOT_FOUND
 from backhaul_runtime.jetstream_calls import RefusedByServer
@@ -193,6 +194,10 @@ class RefusedError(AgentError):
         super().__init__(f"{code}: {message}")
         self.code = str(code)
         self.message = message
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as programs are told."""
+        return {"error": {"code": self.code, "message": self.message}}
 
 
 class NotKnownError(AgentError):

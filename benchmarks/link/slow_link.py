@@ -29,7 +29,7 @@ from backhaul_codec import Point, decode, encode_frame, peek
 from backhaul_codec.kinds import FRAME
 from backhaul_codec.subjects import parse_uplink
 from benchmarks import scratch
-from benchmarks.figures import Figure, at_least, at_most, report
+from benchmarks.figures import Figure, at_least, at_most, report, skipped
 from benchmarks.link.plain_link import HUB_STREAM, plain_link
 from tests.support.backlog import publish_bodies
 from tests.support.errors import TrialError
@@ -105,9 +105,7 @@ def run(*, quick: bool) -> dict[str, object]:
     """Drain a backlog over both kinds of link at the same time, print the table, return it."""
     data = data_directory()
     if data is None:
-        reason = "recordings absent: set BACKHAUL_DATA to the directory that holds them"
-        print(f"slow_link: skipped, {reason}")
-        return {"skipped": reason}
+        return skipped("slow_link")
     seconds = _seconds(data, _QUICK_S if quick else _RECORDED_S)
     frames = [encode_frame(points, epoch=0, seq=0) for points in seconds]
     readings, size_bytes = sum(map(len, seconds)), sum(map(len, frames))

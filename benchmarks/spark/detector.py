@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.figures import skipped
 from benchmarks.spark.rivals import RIVALS
 from tests.support.detector_trials import WAYS, recordings_directory, verdicts
 from tests.support.nab import PROFILES, Verdict, read_recordings
@@ -37,9 +38,7 @@ def run(*, quick: bool) -> dict[str, object]:
     """Score all ways on all recordings, print the tables, return them; `quick` leaves the libraries out."""
     directory = recordings_directory()
     if directory is None:
-        reason = "recordings absent: set BACKHAUL_DATA to the directory that holds them"
-        print(f"detector: skipped, {reason}")
-        return {"skipped": reason}
+        return skipped("detector")
     recordings = read_recordings(directory)
     ways: dict[str, Callable[[Recording], Floats]] = dict(WAYS)
     for rival in () if quick else RIVALS:

@@ -364,7 +364,3 @@ async def _until(true: Callable[[], bool], complaint: str) -> None:
 
 def _counted(counts: Counter[str]) -> str:
     return ", ".join(f"{name} {count:,}" for name, count in sorted(counts.items()))
-
-
-if __name__ == "__main__":
-    run(quick=False)

@@ -119,7 +119,3 @@ def _readings(first_s: int) -> pa.RecordBatch:
     types = pa.array([f"s{number:02}" for number in range(SERIES)])
     series = pa.DictionaryArray.from_arrays(pa.array((frame % SERIES).astype(np.int32)), types)
     return points_batch(series, time_ns, values, seq, rows % FRAME)
-
-
-if __name__ == "__main__":
-    run(quick=False)

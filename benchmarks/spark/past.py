@@ -170,7 +170,3 @@ def _readings(first_s: int, count: int) -> pa.RecordBatch:
 
     types = pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), pa.array(["soc"]))
     return points_batch(types, time_ns, values, seq, seconds % 200)
-
-
-if __name__ == "__main__":
-    run(quick=False)

@@ -50,7 +50,3 @@ def _figures(found: Measured) -> dict[str, Any]:
             Figure("what changed since", found.restated_since_s, "s"),
         ],
     )
-
-
-if __name__ == "__main__":
-    run(quick=False)

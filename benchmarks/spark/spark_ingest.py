@@ -184,7 +184,3 @@ def _frames(count: int) -> list[bytes]:
             ]
         bodies.append(encode_frame(points, epoch=1, seq=seq))
     return bodies
-
-
-if __name__ == "__main__":
-    run(quick=False)

@@ -300,7 +300,3 @@ def _per_key(spark: SparkSession, url: str, directory: Path) -> float:
         return _KEYS / (second.batchDuration / 1000)
     finally:
         query.stop()
-
-
-if __name__ == "__main__":
-    run(quick=False)

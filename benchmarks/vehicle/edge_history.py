@@ -158,7 +158,3 @@ def _naive(path: Path, question: HistoryQuestion, expected: int) -> float:
     if len(found) != expected:
         raise BenchmarkError(f"naive found {len(found)} points, {expected} are there")
     return seconds
-
-
-if __name__ == "__main__":
-    run(quick=False)

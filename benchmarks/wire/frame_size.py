@@ -15,6 +15,7 @@ from typing import Any
 
 from backhaul_codec import Point, Value, check, decode
 from backhaul_codec.bulk.columns import decode_columns
+from benchmarks.figures import skipped
 from tests.support.recordings import RECORDINGS, Nodes, bytes_per_point, data_directory, frames_of
 
 POINTS_PER_FRAME = (10, 50, 200, 1000)
@@ -30,9 +31,7 @@ def run(*, quick: bool) -> dict[str, object]:
     """Measure every recording, print the table, and return it."""
     directory = data_directory()
     if directory is None:
-        reason = "recordings absent: set BACKHAUL_DATA to the directory that holds them"
-        print(f"frame_size: skipped, {reason}")
-        return {"skipped": reason}
+        return skipped("frame_size")
     results = {name: _measure(load(directory), quick) for name, load in RECORDINGS.items()}
     _print_table(results)
     return {"points_per_frame": list(POINTS_PER_FRAME), "recordings": results}
@@ -115,7 +114,3 @@ def _print_table(results: dict[str, Any]) -> None:
             f"{name:10}{weights}{result['json_bytes_per_point']:8.1f}"
             f"{result['encode_us_per_point']:8.2f}{rates}"
         )
-
-
-if __name__ == "__main__":
-    run(quick=False)

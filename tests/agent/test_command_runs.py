@@ -13,8 +13,8 @@ import pytest
 
 from backhaul_agent.commands import child
 from backhaul_agent.commands import handlers as command_runs
+from backhaul_agent.commands.decide import ended
 from backhaul_agent.commands.handlers import NotDeliveredError, ask_program, run_executable
-from backhaul_agent.commands.outcome import ended
 from backhaul_agent.ledger.command_rows import RunState
 from backhaul_codec.protocol.command_errors import ErrorCode
 from tests.agent.command_rig import Connection, row

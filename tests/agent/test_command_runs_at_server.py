@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from backhaul_agent.commands.decide import ended
 from backhaul_agent.commands.handlers import NotDeliveredError, ask_program
-from backhaul_agent.commands.outcome import ended
 from backhaul_agent.ledger.command_rows import RunOutcome, RunState
 from backhaul_codec.protocol.command_errors import ErrorCode
 from tests.agent.command_rig import row

@@ -10,7 +10,7 @@ import pytest
 from nats.errors import TimeoutError as NatsTimeoutError
 from structlog.testing import capture_logs
 
-from backhaul_agent.commands import child, outcome
+from backhaul_agent.commands import child, decide
 from backhaul_agent.commands.decide import RUNS_MAX, CommandBook, CommandStep, read
 from backhaul_agent.commands.service import SINCE
 from backhaul_agent.config import CommandConfig
@@ -34,8 +34,8 @@ BOOK = CommandBook([CommandConfig("safe", idempotent=True), CommandConfig("plain
 def _sentences(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have all of this decided again with one sentence for every error: nothing may hang on their words."""
     if request.param == "reworded":
-        ends = {code: (state, "it did not work") for code, (state, _) in outcome.ENDS.items()}
-        monkeypatch.setattr(outcome, "ENDS", ends)
+        ends = {code: (state, "it did not work") for code, (state, _) in decide.ENDS.items()}
+        monkeypatch.setattr(decide, "ENDS", ends)
 
 
 def test_a_command_that_came_in_time_is_run() -> None:

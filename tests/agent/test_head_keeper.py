@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul_agent.commit.heads import HUB_NS, TOLD_NS, HeadKeeper, on_points
-from backhaul_agent.commit.write_clock import WriteClock
+from backhaul_agent.commit.heads import HUB_NS, TOLD_NS, HeadKeeper, WriteClock, on_points
 from backhaul_agent.ledger.lane_routing import Lanes
 from backhaul_agent.ledger.rows import HeadRow, Inbound, Inward, Outgoing
 from backhaul_codec import Opaque, Point, decode, encode_frame, encode_point

@@ -18,7 +18,7 @@ from backhaul_agent.ingest.parse import Intake
 from backhaul_codec import Opaque, Point, decode, encode_frame, encode_point
 from backhaul_codec.state.rfc3339 import time_ns_of
 from backhaul_codec.wire.expansion import FRAME_EXPANDED_MAX, FRAME_POINTS_MAX
-from backhaul_codec.wire.survey import survey
+from backhaul_codec.wire.split import survey
 from tests.support.agent_clock import FakeClock
 from tests.support.bombs import points_bomb, text_bomb
 

@@ -166,7 +166,7 @@ async def test_a_second_run_adds_nothing_and_one_that_grew_only_what_is_new(
 async def test_a_paced_replay_says_how_far_it_is_though_no_bundle_is_ever_full(
     vehicle: Vehicle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("backhaul_codec.recordings.progress_screen.LOG_S", 0.0)
+    monkeypatch.setattr("backhaul_codec.recordings.progress.LOG_S", 0.0)
     monkeypatch.setattr("backhaul_agent.replay.run.FLUSH_S", 0.0)
     result = await vehicle.replay(
         recording(vehicle.directory / "r.csv", range(40)), "--speed", "1000"

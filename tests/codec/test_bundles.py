@@ -33,7 +33,7 @@ from backhaul_codec.wire.envelope import chain, restamp, seal, unseal
 from backhaul_codec.wire.frame_fields import POINTS_MAX, Field
 from backhaul_codec.wire.placed import decode_placed, prove_placed
 from backhaul_codec.wire.retime import retime
-from backhaul_codec.wire.survey import survey
+from backhaul_codec.wire.split import survey
 from tests.support import strategies
 from tests.support.alike import outcome
 from tests.support.small_bundles import NOON, POINTS, bundles

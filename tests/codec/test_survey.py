@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backhaul_codec import CodecError, Point, decode, encode_frame, encode_point
-from backhaul_codec.wire.survey import survey
+from backhaul_codec.wire.split import survey
 from tests.support import strategies
 
 

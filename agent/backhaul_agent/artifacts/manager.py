@@ -7,7 +7,6 @@ what programs have handed over, until the hub says that it has stored it.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from random import SystemRandom
@@ -23,6 +22,7 @@ from backhaul_agent.artifacts.room import ArtifactRoom
 from backhaul_agent.artifacts.slots import Slots
 from backhaul_agent.artifacts.store import ArtifactStore, Waiting
 from backhaul_agent.artifacts.transfer import CancelledJobError, Transfers
+from backhaul_agent.cancellation import heard
 from backhaul_agent.commit.heads import Changed, HeadKeeper
 from backhaul_agent.config import Config
 from backhaul_agent.errors import ArtifactError
@@ -181,9 +181,7 @@ class Artifacts:
         Not after: programs are answered one after another, and would wait for one another.
         """
         if not self._refused:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(wait_s):
-                    await self.prepared.wait()
+            await heard(self.prepared, wait_s)
         return self.prepared.is_set()
 
     def _jobs(self) -> list[Job]:
@@ -235,9 +233,7 @@ class Artifacts:
 
     async def _pause(self, news: asyncio.Event, due_s: float | None) -> None:
         wait_s = None if due_s is None else max(0.05, due_s - self._clock.monotonic_s())
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(wait_s):
-                await news.wait()
+        await heard(news, wait_s)
 
     async def _end_leases(self) -> None:
         while True:

@@ -15,18 +15,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import structlog
 from nats.aio.client import Client
 from nats.aio.msg import Msg
-from nats.errors import Error as NatsError
 
+from backhaul_agent.apps.answering import answering
 from backhaul_agent.apps.doors import ASKED, hear
 from backhaul_agent.artifacts import room as artifact_room
 from backhaul_agent.artifacts.jobs import FileState, Job
 from backhaul_agent.artifacts.store import Waiting
 from backhaul_agent.errors import ArtifactError, Code, RefusedError
 from backhaul_agent.sync.requests import read
-from backhaul_agent.unforeseen import unforeseen
 from backhaul_codec.protocol import blobs
 
 if TYPE_CHECKING:
@@ -39,7 +37,6 @@ PREPARED_S_MAX = 2.0  # for which a program waits for an agent that has just bee
 ERROR_HEADER = "Backhaul-Error"
 # The server's own word on which account asks through an import; a program's word it replaces.
 REQUEST_INFO = "Nats-Request-Info"
-log = structlog.get_logger("artifacts")
 
 
 class NameRequest(msgspec.Struct, forbid_unknown_fields=True):
@@ -81,36 +78,26 @@ class ArtifactService:
         self._one_by_one = asyncio.Lock()
         self._cancelled: deque[str] = deque(maxlen=artifact_room.UPLOADS_MAX)
         artifacts.room.make_way = self._drop_idle
+        self._respond = answering(self._made, error_header=ERROR_HEADER)
 
     async def run(self, client: Client) -> None:
         """Begin to serve; ends with the connection."""
         await hear(client, f"{SUBJECT}.>", self._on_request, **ASKED)
 
     async def _on_request(self, message: Msg) -> None:
-        if not message.reply:
-            return
-        headers = None
+        if message.reply:
+            await self._respond(message)
+
+    async def _made(self, message: Msg) -> Any:
         try:
-            tokens = message.subject.split(".")[2:]
             async with self._one_by_one:
-                answer = await self._answer(tokens, message.data, _program(message))
-            payload = answer if isinstance(answer, bytes) else msgspec.json.encode(answer)
-        except (RefusedError, ArtifactError) as error:
-            text = error.message if isinstance(error, RefusedError) else str(error)
-            payload = msgspec.json.encode({"error": {"code": error.code, "message": text}})
-            headers = {ERROR_HEADER: str(error.code)}
+                return await self._answer(
+                    message.subject.split(".")[2:], message.data, _program(message)
+                )
+        except ArtifactError as error:
+            raise RefusedError(error.code, str(error)) from None
         except OSError as error:
-            said = {"code": Code.STORAGE, "message": f"the agent's disk: {error.strerror}"}
-            payload = msgspec.json.encode({"error": said})
-            headers = {ERROR_HEADER: Code.STORAGE}
-        except Exception as error:  # noqa: BLE001 - who asked is answered, and others go on
-            fault = unforeseen(message.subject, error)
-            payload = msgspec.json.encode({"error": {"code": fault.code, "message": fault.message}})
-            headers = {ERROR_HEADER: fault.code}
-        try:
-            await message._client.publish(message.reply, payload, headers=headers)
-        except NatsError as error:
-            log.warning("answer_not_sent", subject=message.subject, error=str(error))
+            raise RefusedError(Code.STORAGE, f"the agent's disk: {error.strerror}") from None
 
     async def _answer(self, tokens: list[str], data: bytes, program: str = "") -> Any:
         if not await self._artifacts.ready(PREPARED_S_MAX):

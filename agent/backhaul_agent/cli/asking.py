@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from backhaul_agent.client.client import Agent, connect
+from backhaul_codec.state import point_text
 
 T = TypeVar("T")
 
@@ -27,6 +28,14 @@ def ask(login: dict[str, Any], question: Callable[[Agent], Awaitable[T]]) -> T:
             return await question(agent)
 
     return asyncio.run(asked())
+
+
+def print_points(points: list[dict[str, Any]], *, as_json: bool) -> None:
+    """Print points as an answer has them: for a program, or as a table."""
+    if as_json:
+        print_json({"points": points})
+    else:
+        click.echo("\n".join(point_text.table(points)))
 
 
 def print_json(value: Any) -> None:

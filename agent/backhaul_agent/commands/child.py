@@ -13,6 +13,8 @@ import signal
 from collections.abc import Mapping, Sequence
 from typing import cast
 
+from backhaul_agent.cancellation import heard
+
 STDIN, STDOUT, STDERR = 0, 1, 2
 GRACE_S = 2.0  # between SIGTERM and SIGKILL
 LEFT_S = 0.5  # after the exit, for output that is on its way
@@ -83,9 +85,7 @@ class Child(asyncio.SubprocessProtocol):
 
     async def rest(self) -> bool:
         """Take in what is on its way; return whether something still holds an output open."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LEFT_S):
-                await self._silent.wait()
+        await heard(self._silent, LEFT_S)
         return bool(self._open)
 
     async def end(self) -> None:

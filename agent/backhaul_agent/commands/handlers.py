@@ -15,7 +15,7 @@ from nats.errors import NoRespondersError
 
 from backhaul_agent.apps.rights import COMMANDS, OPEN_COMMANDS
 from backhaul_agent.commands.child import Child
-from backhaul_agent.commands.outcome import ended
+from backhaul_agent.commands.decide import ended
 from backhaul_agent.ledger.command_rows import CommandRow, RunOutcome, RunState
 from backhaul_codec.protocol.command_errors import ErrorCode
 from backhaul_codec.strict.json import JsonError, read_json, write_json

@@ -17,9 +17,9 @@ import structlog
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
-from backhaul_agent.commands.decide import CommandBook, CommandStep, not_started, read
+from backhaul_agent.cancellation import heard
+from backhaul_agent.commands.decide import CommandBook, CommandStep, ended, not_started, read
 from backhaul_agent.commands.handlers import NotDeliveredError, Printed, ask_program, run_executable
-from backhaul_agent.commands.outcome import ended
 from backhaul_agent.commit.writer import Writer
 from backhaul_agent.config import CommandConfig, Config
 from backhaul_agent.downlink.position import POSITION, Cursor
@@ -114,9 +114,7 @@ class CommandService:
                 await self._since_ns()  # an epoch that began while nothing was to be done, too
                 while await self._answer_again() or await self._next():
                     pass
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_S):
-                    await self._due.wait()
+            await heard(self._due, LOOK_S)
 
     async def tidy(self, jetstream: JetStream) -> None:
         """Take finished commands out of IN, where they would stay; the caller cancels."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from backhaul_agent.cancellation import heard
 from backhaul_agent.commit.contents import worth
 from backhaul_agent.commit.participant import Draft
 from backhaul_agent.errors import Code, LedgerStorageError, RefusedError
@@ -90,11 +91,7 @@ class CommitLoop:
             self._wake.clear()
             now_s, next_s = self._clock.monotonic_s(), self._next_s()
             wait_s = max(next_s, self._retry_at_s) - now_s if next_s is not None else None
-            try:
-                async with asyncio.timeout(wait_s):
-                    await self._wake.wait()
-            except TimeoutError:
-                continue
+            await heard(self._wake, wait_s)
 
     def _next_s(self) -> float | None:
         """Return when to look again; called where nothing is due."""

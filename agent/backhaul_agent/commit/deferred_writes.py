@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
 import structlog
@@ -37,15 +37,7 @@ class OwedWrites:
     done: list[asyncio.Future[None]] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        return bool(
-            self.watermarks
-            or self.steps
-            or self.used
-            or self.quarantine
-            or self.messages
-            or self.inbound
-            or self.done
-        )
+        return any(getattr(self, each.name) for each in fields(self))
 
     def add_to(self, changes: LedgerChanges) -> None:
         """Have all of it written with ``changes``, but for what the hub's messages do to heads."""
@@ -56,23 +48,16 @@ class OwedWrites:
             changes.used = self.used
         changes.quarantine = self.quarantine
         for inbound in self.inbound:
-            changes.messages += inbound.messages
             changes.meta |= inbound.meta
-            changes.settled += inbound.settled
-            changes.commands += inbound.commands
-            changes.evict += inbound.evict
-            changes.evicted += inbound.evicted
-            changes.adopted += inbound.adopted
+            for name in ("messages", "settled", "commands", "evict", "evicted", "adopted"):
+                getattr(changes, name).extend(getattr(inbound, name))
 
     def merge_newer(self, newer: OwedWrites) -> None:
         """Take in the writes that have come since this was tried, and failed."""
-        self.watermarks |= newer.watermarks  # the newer word counts
-        self.steps += newer.steps
-        self.used |= newer.used
-        self.quarantine += newer.quarantine
-        self.messages += newer.messages
-        self.inbound += newer.inbound
-        self.done += newer.done
+        self.watermarks.update(newer.watermarks)  # the newer word counts
+        self.used.update(newer.used)
+        for name in ("steps", "quarantine", "messages", "inbound", "done"):
+            getattr(self, name).extend(getattr(newer, name))
 
     def settle(self) -> None:
         """Tell all waiting parts that it is durable."""

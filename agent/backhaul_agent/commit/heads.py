@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from backhaul_agent.commit.participant import CommitParticipant
 from backhaul_agent.commit.queues import heads_in
-from backhaul_agent.commit.write_clock import WriteClock
 from backhaul_agent.ledger.lane_routing import Lanes
 from backhaul_agent.ledger.rows import HeadRow, Inward, Outgoing, number_of
 from backhaul_agent.ledger.system_events import event, marked
@@ -29,6 +28,39 @@ if TYPE_CHECKING:
     from backhaul_agent.commit.participant import Draft
     from backhaul_agent.ledger.rows import Inbound
     from backhaul_codec.wire.placed import Placed
+
+
+class WriteClock:
+    """Gives stamps in ns since the Unix epoch, each greater than all it gave or was shown.
+
+    ``now_ns``: the best there is of the hub's time. It may jump in both directions. ``reach`` hears
+    what time it must be by now, so that a clock that does not know can catch up.
+    """
+
+    def __init__(
+        self, now_ns: Callable[[], int], reach: Callable[[int], None] | None = None
+    ) -> None:
+        self.newest_ns = 0
+        self._now_ns = now_ns
+        self._reach = reach
+
+    def seen(self, time_ns: int) -> None:
+        """Take in a stamp that somebody else gave."""
+        self.newest_ns = max(self.newest_ns, time_ns)
+
+    def next(self, *, over_ns: int = 0) -> int:
+        """Return a stamp for a write. ``over_ns``: a time that it must be greater than as well."""
+        least = max(self.newest_ns, over_ns) + 1
+        if self._reach is not None:
+            self._reach(least)
+        self.newest_ns = max(self._now_ns(), least)
+        return self.newest_ns
+
+    def pull_back(self, refused_ns: int, time_ns: int) -> None:
+        """Forget a stamp that the hub refused for being in its future; go on from ``time_ns``."""
+        if self.newest_ns >= refused_ns:
+            self.newest_ns = time_ns
+
 
 HUB = "hub"  # what the origin of everything written at the hub starts with
 # What the hub's max_future_skew_s is unless it is told otherwise.
@@ -47,7 +79,7 @@ class HeadKeeper(CommitParticipant):
     """Holds all heads of the device ``root`` and what goes with them.
 
     ``tree``: the topology that follows from the heads of edges. ``hub_ns``: the newest stamp of the hub's that was merged. ``told_ns``: the one that the hub was
-    told of last, on each lane. ``commit.write_clock``: for config writes on this vehicle.
+    told of last, on each lane. ``stamps``: for config writes on this vehicle.
 
     ``synced``: whether ``now_ns`` is known to be the hub's time.
     """

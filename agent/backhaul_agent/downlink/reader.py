@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import structlog
 from nats.errors import Error as NatsError
 
+from backhaul_agent.cancellation import heard
 from backhaul_agent.downlink.position import POSITION, Cursor
 from backhaul_agent.errors import JetStreamError, LedgerStorageError
 from backhaul_agent.leaf.streams import in_stream, in_stream_config
@@ -96,10 +97,7 @@ class InReader:
             except (JetStreamError, LedgerStorageError, NatsError, OSError) as error:
                 prepared = False
                 self._trouble(str(error) or type(error).__name__)
-            try:
-                async with asyncio.timeout(POLL_S):
-                    await self._news.wait()
-            except TimeoutError:
+            if not await heard(self._news, POLL_S):
                 self._doubt = True
 
     def on_news(self, sequence: str) -> None:

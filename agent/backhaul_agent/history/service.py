@@ -19,14 +19,14 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
+from backhaul_agent.apps.answering import refusal_of
 from backhaul_agent.apps.doors import ASKED, hear, program_of
 from backhaul_agent.cancellation import heed_cancel
-from backhaul_agent.errors import Code, LedgerStorageError, RefusedError
+from backhaul_agent.errors import Code, RefusedError
 from backhaul_agent.history.ledger_source import FoundPoints, LedgerHistory
 from backhaul_agent.history.merge import Merge, chunks, read_request
 from backhaul_agent.history.stream_source import OutHistory
 from backhaul_agent.sync.requests import require_named
-from backhaul_agent.unforeseen import unforeseen
 
 if TYPE_CHECKING:
     from backhaul_agent.ledger.ledger import Ledger
@@ -70,17 +70,13 @@ class HistoryService:
             try:
                 async with asyncio.timeout(ANSWER_S_MAX):
                     end = await self._answer(client, message)
-            except RefusedError as refusal:
-                end = _refused(refusal)
-            except LedgerStorageError as error:
-                end = _refused(RefusedError(Code.STORAGE, str(error)))
             except TimeoutError:
                 text = f"not done in {ANSWER_S_MAX:g} s: ask for a shorter time"
                 end = _refused(RefusedError(Code.BUSY, text))
             except NatsError:
                 raise  # the connection is gone, and whoever asked with it
             except Exception as error:  # noqa: BLE001 - who asked is answered, and others go on
-                end = _refused(unforeseen(message.subject, error))
+                end = _refused(refusal_of(message.subject, error))
             try:
                 await _send(client, message.reply, end)
             except NatsError as error:
@@ -129,7 +125,7 @@ async def _both(out: OutHistory, ledger: LedgerHistory) -> AsyncGenerator[FoundP
 
 
 def _refused(error: RefusedError) -> dict[str, Any]:
-    return {"end": True, "error": {"code": error.code, "message": error.message}}
+    return {"end": True, **error.as_json()}
 
 
 async def _send(client: Client, subject: str, body: dict[str, Any]) -> int:

@@ -14,6 +14,7 @@ from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 from nats.errors import SlowConsumerError
 
+from backhaul_agent.apps.answering import refusal_of
 from backhaul_agent.apps.doors import Connect, Doors, Heard, hear, program_of
 from backhaul_agent.apps.floods import TOO_MUCH, Floods, Share, Shares
 from backhaul_agent.cancellation import heed_cancel
@@ -26,7 +27,6 @@ from backhaul_agent.ingest.parse import Intake
 from backhaul_agent.ingest.parse_event import EVENT_PREFIX, EVENT_SUBJECTS, EventIntake
 from backhaul_agent.logs import Bursts
 from backhaul_agent.stamps import CLOCK_HEADER
-from backhaul_agent.unforeseen import unforeseen
 from backhaul_runtime.clock import Clock
 
 APP_SUBJECTS = "app.>"
@@ -121,7 +121,7 @@ class Listener:
         elif reply:
             self._send(reply, _BUSY_ANSWER)
         elif points_noted := self.floods.note_due(program, self._clock.monotonic_s()):
-            note = {"subject": subject, "points": points_noted, **_said(TOO_MUCH)}
+            note = {"subject": subject, "points": points_noted, **TOO_MUCH.as_json()}
             self._send(f"{REJECTED_PREFIX}{subject}", msgspec.json.encode(note))
         if count := self.refusals.note(Code.BUSY, points):
             log.warning("refused", code=Code.BUSY, points=count, subject=subject, program=program)
@@ -147,7 +147,7 @@ class Listener:
             else:
                 self._refuse(subject, reply, _count(content), error)
         except Exception as error:  # noqa: BLE001 - who asked is answered, and others go on
-            self._refuse(subject, reply, _count(content), unforeseen(subject, error))
+            self._refuse(subject, reply, _count(content), refusal_of(subject, error))
 
     def _answer(
         self,
@@ -171,7 +171,7 @@ class Listener:
             self._send(reply, self._kept[count])
 
     def _refuse(self, subject: str, reply: str, points: int, error: RefusedError) -> None:
-        body = _said(error)
+        body = error.as_json()
         if reply:
             self._send(reply, msgspec.json.encode(body))
         elif self._answers.qsize() < self._notes_max:
@@ -196,8 +196,4 @@ def _count(content: Content | None) -> int:
     return 1 if content is None else points_in(content)
 
 
-def _said(error: RefusedError) -> dict[str, Any]:
-    return {"error": {"code": error.code, "message": error.message}}
-
-
-_BUSY_ANSWER = msgspec.json.encode(_said(TOO_MUCH))
+_BUSY_ANSWER = msgspec.json.encode(TOO_MUCH.as_json())

@@ -30,8 +30,7 @@ from backhaul_codec.strict.json import JsonError, Reader, read_json, with_minus_
 from backhaul_codec.subjects import SubjectError, decode_token, encode_token
 from backhaul_codec.wire.expansion import FRAME_EXPANDED_MAX, FRAME_POINTS_MAX
 from backhaul_codec.wire.retime import retime
-from backhaul_codec.wire.split import split_frame
-from backhaul_codec.wire.survey import Survey, survey
+from backhaul_codec.wire.split import Survey, split_frame, survey
 from backhaul_runtime.clock import SteadyClock
 
 SUBJECTS_CACHED = 4096

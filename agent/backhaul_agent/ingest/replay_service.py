@@ -14,12 +14,12 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
+from backhaul_agent.apps.answering import refusal_of
 from backhaul_agent.apps.doors import ASKED, hear
 from backhaul_agent.commit.contents import Content, Frame, Points, Rows
 from backhaul_agent.commit.queues import QueuedPublish
 from backhaul_agent.errors import Code, RefusedError
 from backhaul_agent.ingest.replay_book import Bundle, KeptQuestion, ReplayBook
-from backhaul_agent.unforeseen import unforeseen
 from backhaul_runtime.clock import Clock
 
 if TYPE_CHECKING:
@@ -53,10 +53,8 @@ class ReplayService:
 
         try:
             handle(message.data, answer)
-        except RefusedError as refusal:
-            answer(_refused(refusal))
         except Exception as error:  # noqa: BLE001 - who asked is answered, and others go on
-            answer(_refused(unforeseen(message.subject, error)))
+            answer(refusal_of(message.subject, error).as_json())
 
     def _on_question(self, data: bytes, answer: Any) -> None:
         found = self._book.kept(_read(data, KeptQuestion).source)
@@ -85,7 +83,7 @@ class ReplayService:
 
         def written(_: Content, refusal: RefusedError | None) -> None:
             self._book.end(bundle.source)
-            answer({"kept": points} if refusal is None else _refused(refusal))
+            answer({"kept": points} if refusal is None else refusal.as_json())
 
         try:
             rows = Rows(parts, points, note.noted, note.expected)
@@ -108,10 +106,6 @@ def _read(data: bytes, kind: Any) -> Any:
         return msgspec.msgpack.decode(data, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RefusedError(Code.BAD_FIELD, f"no {kind.__name__.lower()}: {error}") from None
-
-
-def _refused(error: RefusedError) -> dict[str, Any]:
-    return {"error": {"code": error.code, "message": error.message}}
 
 
 async def _send(client: Client, subject: str, body: dict[str, Any]) -> None:

@@ -8,7 +8,6 @@ connection or failed.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -18,7 +17,7 @@ from nats.errors import Error as NatsError
 from nats.errors import SlowConsumerError
 
 from backhaul_agent.apps.doors import Connect, Doors, OwnClient
-from backhaul_agent.cancellation import heed_cancel
+from backhaul_agent.cancellation import heard, heed_cancel
 from backhaul_agent.config import Config
 from backhaul_agent.errors import AgentError, LoginError
 from backhaul_agent.leaf.login import login_options
@@ -147,9 +146,7 @@ class LeafConnection:
             # nats-py's closed callback is left out where its close is cut short, now and then when
             # the leaf is killed under load. Its state is right all the same, so that is asked too.
             while not (closed.is_set() or client.is_closed):
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(LOOK_S):
-                        await closed.wait()
+                await heard(closed, LOOK_S)
             log.warning("leaf_disconnected", error=self.last_error)
             self.client = None  # nobody is to be told of a connection while its session ends
             running.cancel()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, NamedTuple
 
 from backhaul_codec.wire.placed import Placed
@@ -199,25 +199,9 @@ class LedgerChanges:
         return sum(messages) + sum(len(row.body) + ROW_BYTES for row in self.staged)
 
     def __bool__(self) -> bool:
-        return bool(
-            self.messages
-            or self.staged
-            or self.unstage
-            or self.opening
-            or self.watermarks
-            or self.former
-            or self.steps
-            or self.used
-            or self.quarantine
-            or self.evict
-            or self.adopted
-            or self.boots
-            or self.settled
-            or self.meta
-            or self.heads
-            or self.commands
-            or self.mark
-        )
+        others = ("evicted", "expected", "time_ns")  # they go with what is written
+        written = [each.name for each in fields(LedgerChanges) if each.name not in others]
+        return any(getattr(self, name) for name in written)
 
 
 @dataclass(slots=True)

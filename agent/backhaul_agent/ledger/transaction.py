@@ -26,7 +26,7 @@ from backhaul_agent.ledger.rows import (
     Quarantine,
 )
 from backhaul_codec import CodecError, chain, hash_of, restamp
-from backhaul_codec.wire.survey import survey
+from backhaul_codec.wire.split import survey
 
 _INTO_MESSAGES = (
     "INTO messages (lane, seq, subject, body, value_class, t_lo, t_hi, boot) "

@@ -9,6 +9,7 @@ from typing import Any
 import structlog
 from nats.errors import Error as NatsError
 
+from backhaul_agent.cancellation import heard
 from backhaul_agent.config import Config
 from backhaul_agent.downlink.downlink import Downlink
 from backhaul_agent.errors import JetStreamError, LedgerStorageError, LinkSwitchError
@@ -107,11 +108,7 @@ class Visits:
             ) as error:
                 self._trouble(str(error) or type(error).__name__)
             await asyncio.sleep(LOOK_S / 4)  # commits may come one after another
-            try:
-                async with asyncio.timeout(LOOK_S):
-                    await self._wake.wait()
-            except TimeoutError:
-                pass
+            await heard(self._wake, LOOK_S)
 
     def status(self) -> dict[str, Any]:
         """Return the part of ``agent.status`` about when the link is up."""

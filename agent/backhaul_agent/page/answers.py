@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -18,17 +19,17 @@ from nats.aio.client import Client
 from nats.errors import Error as NatsError
 from nats.errors import NoRespondersError
 
+from backhaul_agent.apps.answering import refusal_of
 from backhaul_agent.apps.program_json import read_program_json
 from backhaul_agent.commit.framer import unpack
 from backhaul_agent.commit.heads import Changed, HeadKeeper
-from backhaul_agent.errors import Code, JetStreamError, LedgerStorageError, RefusedError
+from backhaul_agent.errors import Code, JetStreamError, RefusedError
 from backhaul_agent.history.ledger_source import FoundPoints, LedgerHistory
 from backhaul_agent.history.merge import HistoryQuestion
 from backhaul_agent.history.stream_source import OutHistory
 from backhaul_agent.ledger.ledger import Ledger
 from backhaul_agent.page.live_values import LiveValues
 from backhaul_agent.page.past import PastChart
-from backhaul_agent.unforeseen import unforeseen
 from backhaul_codec import CodecError
 from backhaul_codec.strict.json import Reader
 from backhaul_codec.subjects import SubjectError, encode_token, parse_leaf
@@ -113,7 +114,6 @@ class PageAnswers:
         self._live = live
         self._status = status
         self._client = client
-        self._recent = recent
         self._clock = clock
         self._asked_s = 0.0
         self._beginning = asyncio.Lock()
@@ -124,7 +124,7 @@ class PageAnswers:
             "history": self._history,
             "publish": self._publish,
             **{
-                name: self._of_recent(f"agent.{name}") for name in ("commands", "events", "waiting")
+                name: partial(recent, f"agent.{name}") for name in ("commands", "events", "waiting")
             },
         }
 
@@ -136,13 +136,8 @@ class PageAnswers:
         """Return the answer, a refusal among them."""
         try:
             return await self._answers[name](body)
-        except RefusedError as error:
-            refusal = error
-        except LedgerStorageError as error:
-            refusal = RefusedError(Code.STORAGE, str(error))
         except Exception as error:  # noqa: BLE001 - who asked is answered, and others go on
-            refusal = unforeseen(f"page: {name}", error)
-        return {"error": {"code": refusal.code, "message": refusal.message}}
+            return refusal_of(f"page: {name}", error).as_json()
 
     def tidy(self) -> None:
         """Forget all values if no page has asked for a while; called now and then."""
@@ -251,12 +246,6 @@ class PageAnswers:
             raise RefusedError("not_known", text) from None
         answer: dict[str, Any] = msgspec.json.decode(message.data)
         return answer | {"subject": subject}
-
-    def _of_recent(self, subject: str) -> Callable[[bytes], Awaitable[dict[str, Any]]]:
-        async def answer(body: bytes) -> dict[str, Any]:
-            return await self._recent(subject, body)
-
-        return answer
 
 
 async def _take_all(chart: PastChart, runs: AsyncIterator[FoundPoints]) -> None:

@@ -103,26 +103,28 @@ class TechnicianPage:
         if name == "login":
             return self._log_in(address, body, now_s)
         if not self._gate.knows(token, now_s):
-            return 401, _error("no_session", "the code is needed, once more")
+            return 401, RefusedError("no_session", "the code is needed, once more").as_json()
         if name == "logout":
             self._gate.log_out(token)
             return 200, {}
         question = name.removeprefix("ask/")
         if question == name or not self._answers.has(question):
-            return 404, _error("no_such_question", "this agent knows no such question")
+            text = "this agent knows no such question"
+            return 404, RefusedError("no_such_question", text).as_json()
         return 200, await self._answers.ask(question, body)
 
     def _log_in(self, address: str, body: bytes, now_s: float) -> tuple[int, dict[str, Any]]:
         try:
-            said = read_program_json(_read_code, body).code
-            token = self._gate.log_in(said, address, now_s)
+            code = read_program_json(_read_code, body).code
+            token = self._gate.log_in(code, address, now_s)
         except RefusedError as error:
-            return 400, _error(error.code, error.message)
+            return 400, error.as_json()
         except CodeRefusedError as error:
             if error.judged:
                 log.warning("page_code_refused", address=address, tries=error.tries)
             status = 403 if error.judged else 429
-            return status, {**_error("not_let_in", str(error)), "wait_s": round(error.wait_s, 1)}
+            said = RefusedError("not_let_in", str(error)).as_json()
+            return status, {**said, "wait_s": round(error.wait_s, 1)}
         log.info("page_let_in", address=address)
         return 200, {"token": token, "device": self._device}
 
@@ -132,7 +134,3 @@ def _forget_code(ledger: Path) -> None:
         remove_code(ledger)
     except OSError as error:
         log.warning("page_code_not_removed", error=str(error))
-
-
-def _error(code: str, message: str) -> dict[str, Any]:
-    return {"error": {"code": code, "message": message}}

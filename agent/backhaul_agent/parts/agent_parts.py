@@ -35,8 +35,7 @@ from backhaul_agent.parts.part import Part
 from backhaul_agent.parts.programs import Programs
 from backhaul_agent.parts.state_sync import StateSync
 from backhaul_agent.status.metrics import METRICS, samples
-from backhaul_agent.status.service import serve
-from backhaul_agent.status.status import Report, memory_bytes_max, status
+from backhaul_agent.status.status import Report, memory_bytes_max, serve, status
 from backhaul_runtime import metrics_server
 from backhaul_runtime.clock import SteadyClock
 

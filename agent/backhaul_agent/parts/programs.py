@@ -10,8 +10,7 @@ from backhaul_agent.ingest.parse import Intake
 from backhaul_agent.ingest.replay_service import ReplayService
 from backhaul_agent.leaf.connection import LeafConnection
 from backhaul_agent.parts.part import Part
-from backhaul_agent.status.recent import Recent
-from backhaul_agent.status.recent_service import RecentService
+from backhaul_agent.status.recent import Recent, RecentService
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -18,7 +18,7 @@ from backhaul_codec.errors import MappingError
 from backhaul_codec.recordings.chain import Chain, source_of
 from backhaul_codec.recordings.mapping import Mapping
 from backhaul_codec.recordings.points import PointsRow, RowMapper
-from backhaul_codec.recordings.progress_screen import ProgressScreen
+from backhaul_codec.recordings.progress import ProgressScreen
 from backhaul_codec.recordings.readers import Chunk, Recording
 from backhaul_codec.recordings.times import TimeCheck
 from backhaul_runtime.clock import Clock

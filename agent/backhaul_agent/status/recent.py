@@ -6,10 +6,16 @@ Each answer is JSON's values. Queries go in slices, so that everything else goes
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
+from nats.aio.client import Client
+from nats.aio.msg import Msg
 
+from backhaul_agent.apps.answering import answering
+from backhaul_agent.apps.doors import ASKED
+from backhaul_agent.apps.program_json import read_program_json
 from backhaul_agent.ledger.command_rows import newest
 from backhaul_agent.ledger.lanes import CommittedLane
 from backhaul_agent.ledger.ledger import Ledger
@@ -17,7 +23,7 @@ from backhaul_agent.status.waiting import HOUR_NS, GivenUp, WaitingRows, Waiting
 from backhaul_codec import CodecError
 from backhaul_codec.kinds import REPORT, SYSTEM, SYSTEM_KINDS, Worth, system_kind
 from backhaul_codec.state.json_values import read_sayable, value_to_json
-from backhaul_codec.strict.json import JsonError
+from backhaul_codec.strict.json import JsonError, Reader
 from backhaul_codec.subjects import SubjectError, parse_leaf
 from backhaul_codec.wire.dictionaries import plain
 from backhaul_codec.wire.placed import decode_placed
@@ -167,3 +173,49 @@ def _cut(said: Any) -> Any:
 
 def _text(raw: bytes | None) -> str:
     return (raw or b"").decode(errors="replace")
+
+
+COMMANDS, EVENTS, WAITING = "agent.commands", "agent.events", "agent.waiting"
+LIMIT_MAX = 200
+
+
+class RecentRequest(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """The payload; nothing is the same as ``{}``."""
+
+    limit: Annotated[int, Meta(ge=1, le=LIMIT_MAX)] = 100
+
+
+_read = Reader(RecentRequest).read
+
+
+class RecentService:
+    """Answers `agent.commands`, `agent.events`, `agent.waiting`, for the agent's own login alone (docs/apps.md).
+
+    It lives as long as the daemon. One question of all at a time: each reads many rows.
+    """
+
+    def __init__(self, recent: Recent) -> None:
+        self._recent = recent
+        self._one_by_one = asyncio.Lock()
+
+    async def run(self, client: Client) -> None:
+        """Subscribe on a new connection. Raises: NatsError: it is gone."""
+        for subject in (COMMANDS, EVENTS, WAITING):
+            await client.subscribe(subject, cb=answering(self._answer), **ASKED)
+
+    async def ask(self, subject: str, payload: bytes) -> dict[str, Any]:
+        """Return the answer as JSON's values. Raises: RefusedError, LedgerStorageError."""
+        limit = _limit(payload)
+        async with self._one_by_one:
+            if subject == COMMANDS:
+                return await self._recent.commands(limit)
+            if subject == EVENTS:
+                return await self._recent.events(limit)
+            return await self._recent.waiting()
+
+    async def _answer(self, message: Msg) -> dict[str, Any]:
+        return await self.ask(message.subject, message.data)
+
+
+def _limit(payload: bytes) -> int:
+    return (read_program_json(_read, payload) if payload.strip() else RecentRequest()).limit

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 
 import structlog
 
+from backhaul_agent.cancellation import heard
 from backhaul_agent.commit.heads import Changed
 from backhaul_agent.commit.writer import Writer
 from backhaul_agent.config import Config
@@ -76,11 +77,7 @@ class LinkNews:
                 wait_s = due_s and max(0.0, due_s - self._clock.monotonic_s())
             elif self._uplink.up:
                 wait_s = 1.0  # until the time is known
-            try:
-                async with asyncio.timeout(wait_s):
-                    await self._wake.wait()
-            except TimeoutError:
-                continue
+            await heard(self._wake, wait_s)
 
     async def _tell(self) -> None:
         now_s = self._clock.monotonic_s()

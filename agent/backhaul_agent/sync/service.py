@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import msgspec
-import structlog
 from nats.aio.client import Client
 from nats.aio.msg import Msg
-from nats.errors import Error as NatsError
 
+from backhaul_agent.apps.answering import answering
 from backhaul_agent.apps.doors import ASKED, hear
 from backhaul_agent.cancellation import heed_cancel
 from backhaul_agent.commit.contents import ConfigWrite, Content
@@ -45,12 +44,10 @@ from backhaul_agent.sync.requests import (
     require_named,
 )
 from backhaul_agent.sync.writes import ConfigWrites
-from backhaul_agent.unforeseen import unforeseen
 from backhaul_codec.state import tree_text
 from backhaul_codec.state.merge import Head, HeadKey
 
 CHANGES_MAX = 10_000  # waiting to be announced; past it watchers are told to look for themselves
-log = structlog.get_logger("config")
 
 
 class ConfigService:
@@ -71,9 +68,9 @@ class ConfigService:
     async def run(self, client: Client) -> None:
         """Serve and announce for as long as the connection lives (the caller cancels)."""
         for subject in (GET, f"{GET}.>", TREE):
-            await hear(client, subject, _answering(self._look, client), **ASKED)
+            await hear(client, subject, answering(self._look), **ASKED)
         for subject in (SET, f"{SET}.*", f"{NODE}.*"):
-            await hear(client, subject, _answering(self._change, client), **ASKED)
+            await hear(client, subject, answering(self._change), **ASKED)
         self._missed = True
         while True:
             await self._announce(client)
@@ -95,11 +92,11 @@ class ConfigService:
         self._changes += changed
         self._wake.set()
 
-    async def _look(self, subject: str, data: bytes) -> Any:
-        if subject == TREE:
+    async def _look(self, message: Msg) -> Any:
+        if message.subject == TREE:
             tree = self._keeper.tree
             return tree_text.describe(tree) | {"lines": tree_text.render(tree)}
-        return {"points": find(self._keeper.heads, subject, data)}
+        return {"points": find(self._keeper.heads, message.subject, message.data)}
 
     async def set(self, request: SetRequest) -> list[dict[str, Any]]:
         """Write points for the agent itself, as ``agent.set`` does; return them, now durable.
@@ -109,7 +106,8 @@ class ConfigService:
         """
         return await self._write(lambda: self._writes.set(request), 0)
 
-    async def _change(self, subject: str, data: bytes) -> Any:
+    async def _change(self, message: Msg) -> Any:
+        subject, data = message.subject, message.data
         if subject.startswith(SET):
             request = read(data, SetRequest)
             require_named(subject, SET, request.node)
@@ -160,33 +158,3 @@ class ConfigService:
         self._before = done
         if (refusal := await asyncio.shield(done)) is not None:
             raise refusal
-
-
-def _answering(
-    handle: Callable[[str, bytes], Awaitable[Any]], client: Client
-) -> Callable[[Msg], Awaitable[None]]:
-    async def on_message(message: Msg) -> None:
-        try:
-            answer = msgspec.json.encode(await handle(message.subject, message.data))
-            if len(answer) > client.max_payload:
-                answer = _refusal(
-                    Code.TOO_LARGE,
-                    f"the answer has {len(answer)} bytes, {client.max_payload} fit: ask for less",
-                )
-        except RefusedError as error:
-            answer = _refusal(error.code, error.message)
-        except Exception as error:  # noqa: BLE001 - who asked is answered, and others go on
-            fault = unforeseen(message.subject, error)
-            answer = _refusal(fault.code, fault.message)
-        if not message.reply:
-            return
-        try:
-            await message.respond(answer)
-        except NatsError as error:
-            log.warning("answer_not_sent", subject=message.subject, error=str(error))
-
-    return on_message
-
-
-def _refusal(code: str, message: str) -> bytes:
-    return msgspec.json.encode({"error": {"code": code, "message": message}})

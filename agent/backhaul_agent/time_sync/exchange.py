@@ -30,7 +30,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
-from backhaul_agent.cancellation import heed_cancel
+from backhaul_agent.cancellation import heard, heed_cancel
 from backhaul_agent.config import Config
 from backhaul_agent.hub_time.estimator import ClockSample
 from backhaul_agent.hub_time.hub_clock import HubClock
@@ -220,11 +220,7 @@ class Exchange:
 
     async def _pause(self, pause_s: float) -> bool:
         """Wait; return whether the wait was cut short because the hub is to be asked anew."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(pause_s):
-                await self._news.wait()
-                return True
-        return False
+        return await heard(self._news, pause_s)
 
     async def _take(self, message: Msg) -> None:
         t4 = self._clock.steady_ns()

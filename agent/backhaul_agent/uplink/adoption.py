@@ -15,24 +15,39 @@ from typing import TYPE_CHECKING, NamedTuple
 import structlog
 
 from backhaul_agent.ledger.rows import Adopted, Inward
-from backhaul_agent.uplink.packed_rows import plain_body
 from backhaul_codec import CodecError, hash_of, peek
 from backhaul_codec.points import Kind
 from backhaul_codec.subjects import SubjectError, parse_leaf
-from backhaul_codec.wire.dictionaries import read_dictionary
+from backhaul_codec.wire.dictionaries import digest_in, plain, read_dictionary
 from backhaul_codec.wire.envelope import NO_LINK
 from backhaul_codec.wire.placed import check_placed
-from backhaul_codec.wire.survey import survey
+from backhaul_codec.wire.split import survey
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from backhaul_agent.commit.bundle_packer import BundlePacker
     from backhaul_agent.commit.unconfirmed_rows import Former
     from backhaul_agent.commit.writer import Writer
     from backhaul_agent.ledger.ledger import Ledger
     from backhaul_agent.ledger.rows import LedgerRow
     from backhaul_agent.uplink.out_stream import OutStream
     from backhaul_agent.uplink.resend import Work
+
+
+async def plain_body(body: bytes, out: OutStream, packer: BundlePacker) -> bytes:
+    """Return a message without need of its dictionary; one that only OUT has is taken in.
+
+    Raises:
+        CodecError: the message is damaged; `dictionary`: neither has it.
+    """
+    digest = digest_in(body)
+    if digest is not None and packer.lookup(digest) is None:
+        found = await out.dictionary(digest)
+        if found is not None:
+            packer.learn(*found)
+    return plain(body, packer.lookup)
+
 
 ADOPT_ROWS = 256  # in one transaction
 log = structlog.get_logger("adoption")

@@ -20,10 +20,9 @@ from backhaul_agent.errors import JetStreamError, LedgerStorageError
 from backhaul_agent.leaf.streams import out_stream
 from backhaul_agent.ledger.rows import STAGED, Quarantine
 from backhaul_agent.ledger.system_events import event
-from backhaul_agent.uplink.adoption import sent_since
+from backhaul_agent.uplink.adoption import plain_body, sent_since
 from backhaul_agent.uplink.confirmations import Claim
 from backhaul_agent.uplink.out_stream import OutStream
-from backhaul_agent.uplink.packed_rows import plain_body
 from backhaul_codec import CodecError
 from backhaul_codec.ranges import RangeSet
 from backhaul_codec.subjects import SubjectError, parse_leaf

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from nats.errors import Error as NatsError
 
-from backhaul_agent.cancellation import heed_cancel
+from backhaul_agent.cancellation import heard, heed_cancel
 from backhaul_agent.commit.epochs import Verdict
 from backhaul_agent.errors import JetStreamError, LedgerStorageError
 from backhaul_agent.leaf.streams import out_consumer_config, out_stream, out_stream_config
@@ -229,10 +229,8 @@ class Lane:
             log.info("lane_runs_again", lane=self.name, after=self.last_error)
             self.last_error, self._no_room = "", False
         due_s = self.appender.answer_due_s()
-        try:
-            async with asyncio.timeout(due_s and max(0.0, due_s - self._clock.monotonic_s())):
-                await self._wake.wait()
-        except TimeoutError:
+        wait_s = due_s and max(0.0, due_s - self._clock.monotonic_s())
+        if not await heard(self._wake, wait_s):
             self.appender.tick(self._clock.monotonic_s())
 
     async def _seek(self, out: OutStream) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import structlog
 from nats.errors import Error as NatsError
 
+from backhaul_agent.cancellation import heard
 from backhaul_agent.errors import JetStreamError, LedgerStorageError
 from backhaul_agent.ledger.system_events import receipt
 from backhaul_agent.uplink.reconcile import MOVED
@@ -116,11 +117,7 @@ class Holes:
         kinds = (JetStreamError, LedgerStorageError, NatsError, OSError)
         trouble = Trouble(log, "resend_request_waits", *kinds, wait_s=RETRY_S, lane=self._lane)
         while True:
-            try:
-                async with asyncio.timeout(self._look_again_s()):
-                    await self._asked.wait()
-            except TimeoutError:
-                pass
+            await heard(self._asked, self._look_again_s())
             self._asked.clear()
             async with trouble:
                 if self._resends.flying or self._ask is not None:

@@ -1,8 +1,14 @@
-"""How far a recording is, as one line: rows, their time, rate, time left. Pure."""
+"""How far a recording is: rows, their time, rate, time left; on standard error, in place on a terminal."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
+
+import click
+
+from backhaul_codec.programs.command_line import harmless, own_terminal
 
 TERMINAL_S, LOG_S = 0.5, 10.0
 
@@ -47,3 +53,25 @@ def _span(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+class ProgressScreen:
+    """Shows how far it is; arguments as of `Progress`, and a monotonic clock in seconds."""
+
+    def __init__(self, rows: int, done: int, now_s: Callable[[], float]) -> None:
+        self._terminal = sys.stderr.isatty()
+        self._now_s = now_s
+        self._progress = Progress(rows, done, now_s(), TERMINAL_S if self._terminal else LOG_S)
+
+    def show(self, done: int, time_ns: int | None) -> None:
+        """Show it, if it is time."""
+        line = self._progress.due(done, time_ns, self._now_s())
+        if line and self._terminal:
+            click.echo(f"\r\x1b[K{harmless(line)}", nl=False, file=own_terminal())
+        elif line:
+            click.echo(line, err=True)
+
+    def end(self) -> None:
+        """Leave the line alone."""
+        if self._terminal:
+            click.echo("", err=True)

@@ -7,10 +7,9 @@ from typing import Any
 
 import click
 
-from backhaul_agent.cli.asking import ask, print_json
+from backhaul_agent.cli.asking import ask, print_points
 from backhaul_agent.cli.options import as_json_option, names_of, server_options
 from backhaul_agent.client.config import ConfigClient
-from backhaul_codec.state import point_text
 
 
 @click.command(name="get")
@@ -25,10 +24,8 @@ def command(series: str, deleted: bool, as_json: bool, login: dict[str, Any]) ->
     """
     names = names_of(series)
     points = ask(login, lambda agent: ConfigClient(agent).get(*names, deleted=deleted))
-    if as_json:
-        print_json({"points": points})
-    elif points:
-        click.echo("\n".join(point_text.table(points)))
+    if as_json or points:
+        print_points(points, as_json=as_json)
     else:
         click.echo("no such points", err=True)
     if not points:

@@ -7,11 +7,10 @@ from typing import Any
 
 import click
 
-from backhaul_agent.cli.asking import ask, print_json
+from backhaul_agent.cli.asking import ask, print_points
 from backhaul_agent.cli.options import as_json_option, server_options
 from backhaul_agent.cli.values.set import points_of
 from backhaul_agent.client.config import ConfigClient
-from backhaul_codec.state import point_text
 
 
 @click.group(name="node")
@@ -78,7 +77,4 @@ def undelete(node: str, under: str, **options: Any) -> None:
 
 def _do(what: str, fields: dict[str, Any], *, as_json: bool, login: dict[str, Any]) -> None:
     points = ask(login, lambda agent: ConfigClient(agent).change_tree(what, **fields))
-    if as_json:
-        print_json({"points": points})
-    else:
-        click.echo("\n".join(point_text.table(points)))
+    print_points(points, as_json=as_json)

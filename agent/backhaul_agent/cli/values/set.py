@@ -6,13 +6,12 @@ from typing import Any
 
 import click
 
-from backhaul_agent.cli.asking import ask, print_json
+from backhaul_agent.cli.asking import ask, print_points
 from backhaul_agent.cli.options import as_json_option, server_options
 from backhaul_agent.client.config import ConfigClient
 from backhaul_agent.errors import Code, RefusedError
 from backhaul_codec import CodecError
 from backhaul_codec.programs.command_line import deletions_option
-from backhaul_codec.state import point_text
 from backhaul_codec.state.json_values import parse_assignment, parse_path, value_to_json
 
 
@@ -38,10 +37,7 @@ def command(
     """
     node, points = points_of(assignments, deletions)
     written = ask(login, lambda agent: ConfigClient(agent).write(node, points, parent=parent))
-    if as_json:
-        print_json({"points": written})
-    else:
-        click.echo("\n".join(point_text.table(written)))
+    print_points(written, as_json=as_json)
 
 
 def points_of(

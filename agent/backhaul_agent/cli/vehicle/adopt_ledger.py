@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from backhaul_agent.cli.options import DEFAULT_CONFIG
+from backhaul_agent.cli.options import config_option
 from backhaul_agent.config import Config
 from backhaul_agent.config_file import load
 from backhaul_agent.enrol.vehicle_files import LEAF_CONF
@@ -26,21 +26,14 @@ _STREAMS = "jetstream"  # nats-server keeps them under this name in its store_di
 
 
 @click.command(name="adopt-ledger")
-@click.option(
-    "--config",
-    "path",
-    type=click.Path(path_type=Path, dir_okay=False),
-    default=DEFAULT_CONFIG,
-    show_default=True,
-    help="The agent's configuration file, of the new identity.",
-)
+@config_option
 def command(path: Path) -> None:
     """Give the ledger to the vehicle that this machine is now, with all that it holds.
 
     For a machine that had another vehicle's identity and was enrolled anew (backhaul-hub enrol,
     backhaul-agent enrol). What the hub has not confirmed goes on under the new identity, in a new
     epoch; what it has confirmed stays where it is, under the old one. Agent and leaf server must be
-    stopped. May be run again, whatever interrupted it.
+    stopped. May be run again, whatever interrupted it. The configuration is that of the new identity.
     """
     config = load(path)
     ledger = Path(config.ledger.path)

@@ -21,7 +21,7 @@ from backhaul_codec.errors import MappingError
 from backhaul_codec.programs.command_line import INTERRUPTED
 from backhaul_codec.recordings.mapping import DeviceOf, Mapping
 from backhaul_codec.recordings.mapping import load as load_mapping
-from backhaul_codec.recordings.progress_screen import ProgressScreen
+from backhaul_codec.recordings.progress import ProgressScreen
 from backhaul_codec.state.point_text import shown
 from backhaul_hub.cli._act import done
 from backhaul_hub.cli._ask import hub_client
