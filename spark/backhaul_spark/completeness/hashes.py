@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from backhaul_spark.decode.chained import AGAIN, FIRST, LANE, numbers
 from backhaul_spark.ingest.coverage import LaneKey
-from backhaul_spark.tables.compaction import data_files
 from backhaul_spark.tables.delta import dataset_of, open_if_there
+from backhaul_spark.tables.files import data_files
 from backhaul_spark.tables.schemas import HASHES_TABLE
 
 

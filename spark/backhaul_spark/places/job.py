@@ -37,19 +37,20 @@ from backhaul_spark.places.stored import (
     SETTINGS_APP,
     VOID,
     put,
-    take_out,
     void_hours,
 )
 from backhaul_spark.places.tasks import TOUCHED, FindHours, first_touches
 from backhaul_spark.rollup.plan import bundles, files_of, last_to_look_at, last_to_sum_up
-from backhaul_spark.rollup.rollup import POINTS_FROM, Task, one_at_a_time
+from backhaul_spark.rollup.rollup import POINTS_FROM, Task
 from backhaul_spark.tables.delta import (
     commit_files,
     committed_ingest,
     make_table,
+    one_at_a_time,
     open_table,
     table_uri,
 )
+from backhaul_spark.tables.files import data_files
 from backhaul_spark.tables.schemas import (
     FENCES_SUPERSEDED,
     FENCES_TABLE,
@@ -159,7 +160,8 @@ class Places:
         with one_at_a_time(self._root, "places"):
             for table in self._tables:
                 table.clear(self._first_hour(), run, at_us)
-            actions = take_out(self._states, at_us)
+            files = data_files(self._states, PLACE_STATES_TABLE)
+            actions = [file.removal(at_us * 1000) for file in files]
             commit_files(self._states, PLACE_STATES_TABLE, actions, apps | {RUN_APP: run})
         self._after("cleared")
         return True

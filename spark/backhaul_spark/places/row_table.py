@@ -10,11 +10,12 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from backhaul_spark.columns import STAMP
-from backhaul_spark.places.files import File, Rewrite, may_have
 from backhaul_spark.places.rows import KEYS, Row, figures_of
 from backhaul_spark.places.stored import RUN_APP
 from backhaul_spark.places.tasks import HOUR_NS
 from backhaul_spark.tables.delta import commit_files, make_table
+from backhaul_spark.tables.files import DataFile
+from backhaul_spark.tables.rewrite import Rewrite
 from backhaul_spark.tables.schemas import FENCES_TABLE, TableSpec
 from backhaul_spark.tables.superseded import Superseded
 
@@ -157,13 +158,13 @@ class RowTable:
         return repr([row.get(name) for name in self._figures])
 
 
-def _wanted(done: Recomputed) -> Callable[[File], bool]:
+def _wanted(done: Recomputed) -> Callable[[DataFile], bool]:
     devices = sorted(done.hours)
     lowest = min((min(hours) for hours in done.hours.values() if hours), default=0)
 
-    def wanted(file: File) -> bool:
-        newest, open_ = file.get("max.closed"), file.get("null_count.closed")
+    def wanted(file: DataFile) -> bool:
+        newest, open_ = file.bounds.get("max.closed"), file.bounds.get("null_count.closed")
         late = newest is None or newest >= lowest
-        return may_have(file, devices) and (late or open_ is None or open_ > 0)
+        return file.may_have(devices) and (late or open_ is None or open_ > 0)
 
     return wanted

@@ -18,18 +18,15 @@ Order of a round, and what a crash after each step leaves behind:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
-from deltalake.exceptions import CommitFailedError
 
 from backhaul_spark.completeness.states import DayStates, States
-from backhaul_spark.errors import TablesBusyError
 from backhaul_spark.rollup.days import sum_days
 from backhaul_spark.rollup.files import RollupFiles
 from backhaul_spark.rollup.plan import bundles, files_of, last_to_look_at, last_to_sum_up, plan_sums
@@ -48,6 +45,7 @@ from backhaul_spark.tables.delta import (
     committed_ingest,
     dataset_of,
     make_table,
+    one_at_a_time,
     open_if_there,
     open_table,
     table_uri,
@@ -150,7 +148,7 @@ class Rollup:
         self._points = open_table(root, POINTS_TABLE)
         self._rollups = make_table(root, ROLLUPS_TABLE)
         self._seen_run = self._rollups.transaction_version(STATES_APP) or 0
-        with one_at_a_time(root):
+        with one_at_a_time(root, "rollup"):
             self._superseded = Superseded(
                 root, ROLLUPS_SUPERSEDED, self._rollups, ROLLUPS_TABLE, ROLLUP_APP, clock
             )
@@ -179,14 +177,13 @@ class Rollup:
         days = self._states.days_changed(self._seen_run, summed)
         seen_run = self._states.run_at(self._seen_run, summed)
         at_us = next_stamp_us(self._rollups, self._clock)
-        uri = table_uri(self._root, ROLLUPS_TABLE.name)
-        files = RollupFiles(uri, self._rollups, target, at_us)
+        files = RollupFiles(self._rollups, target, at_us)
         day_of = windows.column("window_start").cast(pa.date32())
         for day in sorted(days | set(day_of.unique().to_pylist())):
             states = self._states.of_day(day, self._seen_run, summed)
             self._merge_day(files, day, windows.filter(pc.equal(day_of, day)), states)
         self._after("files")
-        with one_at_a_time(self._root):
+        with one_at_a_time(self._root, "rollup"):
             self._superseded.prepare(files.superseded, target, at_us)
             self._after("superseded")
             apps = {ROLLUP_APP: target, STATES_APP: seen_run, STAMP_APP: at_us}
@@ -249,14 +246,3 @@ class Rollup:
             others = others.join(new.select(same), same, join_type="left anti")
             parts.append(sum_days(pa.concat_tables([new, others.select(WINDOWS.names)])))
         return pa.concat_tables(parts)
-
-
-@contextmanager
-def one_at_a_time(root: str, command: str = "rollup") -> Iterator[None]:
-    """Commit within this. Raises: TablesBusyError: another run of the command committed meanwhile."""
-    try:
-        yield
-    except CommitFailedError as error:
-        raise TablesBusyError(
-            root, f"another run of {command} has committed meanwhile", command
-        ) from error

@@ -20,7 +20,7 @@ from deltalake.exceptions import CommitFailedError
 from backhaul_spark.columns import STAMP
 from backhaul_spark.errors import TablesBusyError
 from backhaul_spark.tables.compaction import compact
-from backhaul_spark.tables.delta import dataset_of, make_table, transactions
+from backhaul_spark.tables.delta import dataset_of, make_table, one_at_a_time, transactions
 from backhaul_spark.tables.schemas import ALERTS_TABLE, SNAPSHOTS, TWINS_TABLE, TableSpec
 
 if TYPE_CHECKING:
@@ -97,10 +97,8 @@ class AlertTables:
     def _write(
         self, table: DeltaTable, rows: pa.Table, mode: Literal["append", "overwrite"], batch_id: int
     ) -> None:
-        try:
+        with one_at_a_time(self._root, "twin", "another twin job has taken over"):
             write_deltalake(table, rows, mode=mode, commit_properties=transactions({APP: batch_id}))
-        except CommitFailedError as error:
-            raise TablesBusyError(self._root, "another twin job has taken over", "twin") from error
 
     def _tidy(self, table: DeltaTable, spec: TableSpec) -> None:
         self._commits[spec.name] += 1

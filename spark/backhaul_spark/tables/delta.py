@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
@@ -229,11 +229,14 @@ def add_action(file: Mapping[str, Any], now_ns: int, *, data_change: bool = True
     )
 
 
-def remove_action(
-    path: str, size: int, partition: Mapping[str, str], now_ns: int, *, data_change: bool = True
-) -> RemoveAction:
-    """Return the action that takes a file out."""
-    return RemoveAction(path, data_change, now_ns // 1_000_000, size, dict(partition))
+@contextmanager
+def one_at_a_time(root: str, command: str, detail: str = "") -> Iterator[None]:
+    """Commit within this. Raises: TablesBusyError: another run of the command committed meanwhile."""
+    try:
+        yield
+    except CommitFailedError as error:
+        detail = detail or f"another run of {command} has committed meanwhile"
+        raise TablesBusyError(root, detail, command) from error
 
 
 def _plan_of(app: str) -> str:
