@@ -34,7 +34,6 @@ from backhaul_spark.tables.delta import (
 )
 from backhaul_spark.tables.schemas import (
     FORKS_TABLE,
-    HOUR_REPORTS_SUPERSEDED,
     HOUR_REPORTS_TABLE,
 )
 from backhaul_spark.tables.superseded import STAMP_APP, Superseded, next_stamp_us
@@ -82,9 +81,7 @@ class HourReports:
         self._target, self._coverage = open_coverage(root)
         self._table = make_table(root, HOUR_REPORTS_TABLE)
         with one_at_a_time(self._root, *_BUSY):
-            self._superseded = Superseded(
-                root, HOUR_REPORTS_SUPERSEDED, self._table, HOUR_REPORTS_TABLE, RUN_APP, clock
-            )
+            self._superseded = Superseded(root, self._table, HOUR_REPORTS_TABLE, RUN_APP, clock)
 
     def run(self) -> Judged:
         """Judge the hours that are due and commit the result.

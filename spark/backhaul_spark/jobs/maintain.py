@@ -38,17 +38,13 @@ from backhaul_spark.tables.delta import (
 from backhaul_spark.tables.files import DataFile, data_files, file_paths
 from backhaul_spark.tables.schemas import (
     COVERAGE_TABLE,
-    FENCES_SUPERSEDED,
     FORKS_TABLE,
-    HOUR_REPORTS_SUPERSEDED,
     INGEST_TABLES,
     PLACE_STATES_TABLE,
     POINTS_TABLE,
-    ROLLUPS_SUPERSEDED,
     ROLLUPS_TABLE,
-    STOPS_SUPERSEDED,
+    SUPERSEDED,
     TABLES,
-    TRIPS_SUPERSEDED,
     TableSpec,
 )
 from backhaul_spark.tables.superseded import KEPT_FROM
@@ -56,13 +52,6 @@ from backhaul_spark.tables.superseded import KEPT_FROM
 if TYPE_CHECKING:
     from backhaul_runtime.clock import Clock
 
-SUPERSEDED = (
-    ROLLUPS_SUPERSEDED,
-    HOUR_REPORTS_SUPERSEDED,
-    TRIPS_SUPERSEDED,
-    STOPS_SUPERSEDED,
-    FENCES_SUPERSEDED,
-)
 # Those to which rows are only appended. The others are written anew by their owners: coverage is
 # merged by ingest, rollups and completeness reports take their small files along.
 APPENDED = (

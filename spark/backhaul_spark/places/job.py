@@ -52,13 +52,10 @@ from backhaul_spark.tables.delta import (
 )
 from backhaul_spark.tables.files import data_files
 from backhaul_spark.tables.schemas import (
-    FENCES_SUPERSEDED,
     FENCES_TABLE,
     PLACE_STATES_TABLE,
     POINTS_TABLE,
-    STOPS_SUPERSEDED,
     STOPS_TABLE,
-    TRIPS_SUPERSEDED,
     TRIPS_TABLE,
 )
 from backhaul_spark.tables.superseded import STAMP_APP, next_stamp_us
@@ -70,11 +67,7 @@ if TYPE_CHECKING:
 ROUND_HOURS = 1 << 16
 # The first hour since 1970 that an int64 of ns has.
 FIRST_HOUR = -2_562_047
-SPECS = (
-    (TRIPS_TABLE, TRIPS_SUPERSEDED),
-    (STOPS_TABLE, STOPS_SUPERSEDED),
-    (FENCES_TABLE, FENCES_SUPERSEDED),
-)
+SPECS = (TRIPS_TABLE, STOPS_TABLE, FENCES_TABLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +125,7 @@ class Places:
         self._points = open_table(root, POINTS_TABLE)
         self._states = make_table(root, PLACE_STATES_TABLE)
         with one_at_a_time(root, "places"):
-            self._tables = [RowTable(root, *specs, clock) for specs in SPECS]
+            self._tables = [RowTable(root, spec, clock) for spec in SPECS]
 
     def run(self) -> PlacesRun:
         """Bring the tables up to date; does nothing when nothing came in.

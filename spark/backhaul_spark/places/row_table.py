@@ -44,17 +44,16 @@ class RowTable:
     Args:
         root: the table root.
         spec: the table.
-        superseded: the table of its former rows.
-        clock: for since when these are kept.
+        clock: for since when former rows are kept.
 
     Raises:
         CommitFailedError: another run is at work.
     """
 
-    def __init__(self, root: str, spec: TableSpec, superseded: TableSpec, clock: Clock) -> None:
+    def __init__(self, root: str, spec: TableSpec, clock: Clock) -> None:
         self.spec = spec
         self.table = make_table(root, spec)
-        self._superseded = Superseded(root, superseded, self.table, spec, RUN_APP, clock)
+        self._superseded = Superseded(root, self.table, spec, RUN_APP, clock)
         # Times are there as numbers, too.
         self._figures = [name for name in figures_of(spec) if spec.schema.field(name).type != STAMP]
         self._keys = KEYS[spec.name]

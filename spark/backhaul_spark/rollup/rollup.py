@@ -53,7 +53,6 @@ from backhaul_spark.tables.delta import (
 from backhaul_spark.tables.schemas import (
     HOUR_REPORTS_TABLE,
     POINTS_TABLE,
-    ROLLUPS_SUPERSEDED,
     ROLLUPS_TABLE,
 )
 from backhaul_spark.tables.superseded import STAMP_APP, Superseded, next_stamp_us
@@ -149,9 +148,7 @@ class Rollup:
         self._rollups = make_table(root, ROLLUPS_TABLE)
         self._seen_run = self._rollups.transaction_version(STATES_APP) or 0
         with one_at_a_time(root, "rollup"):
-            self._superseded = Superseded(
-                root, ROLLUPS_SUPERSEDED, self._rollups, ROLLUPS_TABLE, ROLLUP_APP, clock
-            )
+            self._superseded = Superseded(root, self._rollups, ROLLUPS_TABLE, ROLLUP_APP, clock)
 
     def run(self) -> Restated:
         """Restate the windows that are due and commit them; does nothing when nothing came in.
