@@ -27,7 +27,8 @@ from backhaul_spark.errors import TableMissingError, TablesBusyError
 from backhaul_spark.ingest.once import remove_doubles
 from backhaul_spark.jobs.erase import TableErasure
 from backhaul_spark.places.stored import PLACES_APP
-from backhaul_spark.rollup.rollup import POINTS_FROM, ROLLUP_APP
+from backhaul_spark.rollup.plan import POINTS_FROM
+from backhaul_spark.rollup.rollup import ROLLUP_APP
 from backhaul_spark.tables.compaction import UPKEEP_APP, compact
 from backhaul_spark.tables.delta import (
     commit_files,

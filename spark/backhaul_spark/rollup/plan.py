@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from datetime import date
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -10,7 +12,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from backhaul_spark.columns import STAMP
-from backhaul_spark.rollup.tasks import SumHours
+from backhaul_spark.rollup.tasks import MINUTES, FindTouched, SumHours, Touch
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -22,6 +24,9 @@ TASK_POINTS = 1 << 20
 # series that they touch (60, then 300 bytes each).
 ROUND_POINTS = 1 << 24
 ROUND_MINUTES = 1 << 21
+# Property of points: days before this one are (being) taken out by retention.
+POINTS_FROM = "backhaul.points_from"
+_DAY_NS = 86_400_000_000_000
 
 
 def files_of(points: DeltaTable) -> pa.Table:
@@ -58,6 +63,46 @@ def last_to_look_at(files: pa.Table, done: int, target: int) -> int:
     fresh = files.filter(pc.field("last_ingest") > done).sort_by("last_ingest")
     many = np.flatnonzero(np.cumsum(fresh.column("rows").to_numpy()) >= ROUND_POINTS)
     return fresh.column("last_ingest")[many[0]].as_py() if len(many) else target
+
+
+def touched_since(
+    points: DeltaTable,
+    files: pa.Table,
+    ingests: tuple[int, int],
+    run_tasks: Callable[[Sequence[FindTouched]], list[pa.Table]],
+    touch: Touch = MINUTES,
+    most: int | None = None,
+) -> tuple[pa.Table, int]:
+    """Return the windows that one round takes on (columns of `touch.schema`), and up to which ingest it goes.
+
+    Args:
+        points: as loaded.
+        files: theirs, as of files_of.
+        ingests: up to which all was looked at, and the last one there is.
+        run_tasks: runs tasks and returns their tables, in order.
+        touch: which windows.
+        most: of them, other than ROUND_MINUTES.
+    """
+    done, last = ingests
+    last = last_to_look_at(files, done, last)
+    fresh = files.filter((pc.field("last_ingest") > done) & (pc.field("first_ingest") <= last))
+    uri = points.table_uri
+    finds = [FindTouched(uri, tuple(paths), done, last, touch) for paths in bundles(fresh)]
+    touched = touch.firsts(run_tasks(finds))
+    target = last_to_sum_up(touched, last, most)
+    return touched.filter(pc.field("ingest") <= target), target
+
+
+def points_from(points: DeltaTable) -> date | None:
+    """Return the first day of which the table has, or had, all points; None: retention has never taken any."""
+    day = points.metadata().configuration.get(POINTS_FROM)
+    return date.fromisoformat(day) if day else None
+
+
+def first_window(points: DeltaTable, width_ns: int) -> int:
+    """Return the first window of a width, numbered since 1970, of which the table has, or had, all points."""
+    day = points_from(points)
+    return (day - date(1970, 1, 1)).days * (_DAY_NS // width_ns) if day else -(2**63 // width_ns)
 
 
 def last_to_sum_up(touched: pa.Table, last: int, most: int | None = None) -> int:
