@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
@@ -22,6 +22,7 @@ from backhaul_codec.assurance.completeness import (
     HourReport,
     hours_between,
 )
+from backhaul_runtime.clock import Clock
 from backhaul_spark.completeness.facts import IngestFacts
 from backhaul_spark.completeness.states import RUN_APP
 from backhaul_spark.tables.delta import (
@@ -37,9 +38,6 @@ from backhaul_spark.tables.schemas import (
     HOUR_REPORTS_TABLE,
 )
 from backhaul_spark.tables.superseded import STAMP_APP, Superseded, next_stamp_us
-
-if TYPE_CHECKING:
-    from backhaul_runtime.clock import Clock
 
 # As written in the log of every table: it keeps its former name.
 HOUR_REPORTS_APP = "backhaul-certificates"

@@ -7,16 +7,13 @@ of a message of version 1, and of the link of one that names none.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
+from numpy.typing import NDArray
 
 from backhaul_codec.wire.envelope import HASH_BYTES, NO_LINK, hash_of, is_chained, link_of
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 LANE = ("device", "lane", "epoch")
 # Of the table `hashes`: messages that were new when they came, and those whose place was taken.

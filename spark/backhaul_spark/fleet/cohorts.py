@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from backhaul_spark.fleet.robust import Floats, Ints, group_median, group_scale, group_upper
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 PEERS_MIN = 8
 """Fewer peers than this say nothing: the next larger cohort is asked."""

@@ -10,17 +10,20 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 from deltalake import DeltaTable, write_deltalake
 
+from backhaul_runtime.clock import Clock
 from backhaul_spark.fleet.findings import Coverage, FleetFinding
 from backhaul_spark.fleet.readings import CELLS_MAX
 from backhaul_spark.fleet.restated import Row, as_table, versioned, withdrawn
+from backhaul_spark.fleet.settings import FleetSettings
 from backhaul_spark.fleet.survey import Survey, Surveyor, day_before
+from backhaul_spark.fleet.unjudged import UnjudgedPart
 from backhaul_spark.tables.delta import (
     dataset_of,
     make_table,
@@ -36,11 +39,6 @@ from backhaul_spark.tables.schemas import (
     UNJUDGED_TABLE,
     TableSpec,
 )
-
-if TYPE_CHECKING:
-    from backhaul_runtime.clock import Clock
-    from backhaul_spark.fleet.settings import FleetSettings
-    from backhaul_spark.fleet.unjudged import UnjudgedPart
 
 ANOMALIES_MAX = 10_000
 """Rows that a day or hour gets in `anomalies`, by rank; a report with more is one nobody reads."""

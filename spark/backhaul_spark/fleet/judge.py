@@ -5,29 +5,21 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from backhaul_spark.fleet import findings as words
-from backhaul_spark.fleet.cohorts import PEERS_MIN
+from backhaul_spark.fleet.clocks import WrongClock
+from backhaul_spark.fleet.cohorts import PEERS_MIN, Cohorts
 from backhaul_spark.fleet.findings import ORDER, Coverage, FleetFinding
 from backhaul_spark.fleet.firmware import PastDay, Rollout, firmwares_apart, rollout
-from backhaul_spark.fleet.measures import SignalMeasures, row_mean
-from backhaul_spark.fleet.robust import group_median, tail_limit
-from backhaul_spark.fleet.stuck import Movement, find_stuck
+from backhaul_spark.fleet.measures import Measure, SignalMeasures, row_mean
+from backhaul_spark.fleet.readings import Cells, Signal
+from backhaul_spark.fleet.robust import Floats, Ints, group_median, tail_limit
+from backhaul_spark.fleet.stuck import Movement, Stuck, find_stuck
 from backhaul_spark.fleet.unjudged import SignalGaps
 from backhaul_spark.own_past.compare import DAYS_MIN, unlike_past
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from backhaul_spark.fleet.clocks import WrongClock
-    from backhaul_spark.fleet.cohorts import Cohorts
-    from backhaul_spark.fleet.measures import Measure
-    from backhaul_spark.fleet.readings import Cells, Signal
-    from backhaul_spark.fleet.robust import Floats, Ints
-    from backhaul_spark.fleet.stuck import Stuck
 
 FALSE_DEVICES = 0.0005
 """The share of sound devices that may be named, over all signals and measures together."""

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc  # type: ignore[import-untyped]
+from numpy.typing import NDArray
 
 from backhaul_spark.errors import NothingFoundError
 from backhaul_spark.fleet.clocks import (
@@ -44,9 +45,6 @@ from backhaul_spark.tables.schemas import (
     ROLLUPS_TABLE,
     TableSpec,
 )
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 PAST_DAYS = 14
 """How far back a device's own past reaches; one silent for longer is no member of the fleet."""

@@ -11,13 +11,14 @@ import zlib
 from collections.abc import Iterable, Iterator
 from datetime import date
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 from deltalake import DeltaTable
 
+from backhaul_runtime.clock import Clock
 from backhaul_spark.tables.compaction import UPKEEP_APP
 from backhaul_spark.tables.delta import (
     commit_files,
@@ -32,9 +33,6 @@ from backhaul_spark.tables.part_file import read_batches
 from backhaul_spark.tables.rewrite import without
 from backhaul_spark.tables.said_again import LETTER, digests, on_live
 from backhaul_spark.tables.schemas import POINTS_TABLE
-
-if TYPE_CHECKING:
-    from backhaul_runtime.clock import Clock
 
 # Of a day that are compared at once: some 400 bytes each.
 ROWS_AT_ONCE = 1 << 20

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
@@ -19,6 +19,7 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction
 
 from backhaul_codec.subjects import IMPORT
+from backhaul_runtime.clock import Clock
 from backhaul_spark.columns import STAMP
 from backhaul_spark.completeness.hour_reports import HOUR_REPORTS_APP
 from backhaul_spark.completeness.states import RUN_APP
@@ -57,9 +58,6 @@ from backhaul_spark.tables.schemas import (
     TableSpec,
 )
 from backhaul_spark.tables.traces import drop_former_files, forget_former_values
-
-if TYPE_CHECKING:
-    from backhaul_runtime.clock import Clock
 
 _TRIES = 10
 # The ids that their owners move whenever they take files out: of two who do at a time Delta refuses one.

@@ -17,11 +17,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
+from backhaul_runtime.clock import Clock
 from backhaul_spark.decode.points import TIMELESS
 from backhaul_spark.errors import TableMissingError, TablesBusyError
 from backhaul_spark.ingest.once import remove_doubles
@@ -49,9 +50,6 @@ from backhaul_spark.tables.schemas import (
     TableSpec,
 )
 from backhaul_spark.tables.superseded import KEPT_FROM
-
-if TYPE_CHECKING:
-    from backhaul_runtime.clock import Clock
 
 # Those to which rows are only appended. The others are written anew by their owners: coverage is
 # merged by ingest, rollups and completeness reports take their small files along.

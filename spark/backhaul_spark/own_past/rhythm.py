@@ -6,14 +6,10 @@ or it lives elsewhere. A sensor that drifts or sticks, and one that is off, are 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
+Floats = NDArray[np.float64]
 
 HOURS = 24
 STEPS = 4

@@ -20,12 +20,12 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
+from backhaul_runtime.clock import Clock
 from backhaul_spark.places.crossings import Fence
 from backhaul_spark.places.folding import Folding
 from backhaul_spark.places.row_table import RowTable
@@ -58,9 +58,6 @@ from backhaul_spark.tables.schemas import (
     TRIPS_TABLE,
 )
 from backhaul_spark.tables.superseded import STAMP_APP, next_stamp_us
-
-if TYPE_CHECKING:
-    from backhaul_runtime.clock import Clock
 
 # Hours of devices that one commit takes on at most; a state is about 2 KB.
 ROUND_HOURS = 1 << 16

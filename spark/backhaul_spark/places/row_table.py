@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
+from backhaul_runtime.clock import Clock
 from backhaul_spark.columns import STAMP
 from backhaul_spark.places.rows import KEYS, Row, figures_of
 from backhaul_spark.places.stored import RUN_APP
@@ -18,9 +19,6 @@ from backhaul_spark.tables.files import DataFile
 from backhaul_spark.tables.rewrite import Rewrite
 from backhaul_spark.tables.schemas import FENCES_TABLE, TableSpec
 from backhaul_spark.tables.superseded import Superseded
-
-if TYPE_CHECKING:
-    from backhaul_runtime.clock import Clock
 
 
 @dataclass(slots=True)

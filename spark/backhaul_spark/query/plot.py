@@ -6,7 +6,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -22,10 +22,8 @@ from numpy.typing import NDArray
 
 from backhaul_spark import palette
 from backhaul_spark.errors import OptionError
+from backhaul_spark.query.history import Answer
 from backhaul_spark.rollup.known_at import LENGTHS
-
-if TYPE_CHECKING:
-    from backhaul_spark.query.history import Answer
 
 # A silence of so many usual steps is a gap, and no line is drawn across it.
 GAP_STEPS = 5

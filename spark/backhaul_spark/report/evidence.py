@@ -6,21 +6,18 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from backhaul_spark.fleet.cohorts import Cohorts
 from backhaul_spark.fleet.readings import Cells, Readings, Signal, Windows
+from backhaul_spark.fleet.robust import Floats
+from backhaul_spark.fleet.settings import FleetSettings
 from backhaul_spark.fleet.survey import Surveyor
 from backhaul_spark.tables.delta import dataset_of, open_table
 from backhaul_spark.tables.schemas import ROLLUPS_TABLE
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from backhaul_spark.fleet.cohorts import Cohorts
-    from backhaul_spark.fleet.robust import Floats
-    from backhaul_spark.fleet.settings import FleetSettings
 
 Row = dict[str, Any]
 _FALLS = ("drain",)

@@ -13,13 +13,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from numpy.typing import NDArray
 
+from backhaul_runtime.clock import Clock
 from backhaul_spark import palette
 from backhaul_spark.errors import NothingFoundError, OptionError, TableMissingError
 from backhaul_spark.fleet.findings import count, duration, number
@@ -39,11 +41,6 @@ from backhaul_spark.tables.schemas import (
     ROLLUPS_TABLE,
     UNJUDGED_TABLE,
 )
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from backhaul_runtime.clock import Clock
 
 HISTORY_DAYS = 30
 ROWS_MAX = 200

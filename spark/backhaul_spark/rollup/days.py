@@ -6,17 +6,13 @@ portions its hours came. The sum of a day may differ in its last bits from that 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
+from numpy.typing import NDArray
 
 from backhaul_spark.rollup.rows import SERIES
 from backhaul_spark.rollup.windows import WINDOWS
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _DAY_US = 86_400_000_000
 

@@ -7,20 +7,18 @@ a window is restated or has another state.
 from __future__ import annotations
 
 from datetime import date, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 from deltalake import DeltaTable
 
 from backhaul_spark.columns import STAMP
+from backhaul_spark.completeness.states import DayStates
 from backhaul_spark.rollup.rows import SERIES
 from backhaul_spark.tables.files import DataFile
 from backhaul_spark.tables.rewrite import Rewrite
 from backhaul_spark.tables.schemas import ROLLUPS_TABLE
-
-if TYPE_CHECKING:
-    from backhaul_spark.completeness.states import DayStates
 
 KEYS = ("width", *SERIES, "window_start")
 

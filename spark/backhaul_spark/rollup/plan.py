@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import date
-from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
+from deltalake import DeltaTable
+from numpy.typing import NDArray
 
 from backhaul_spark.columns import STAMP
 from backhaul_spark.rollup.tasks import MINUTES, FindTouched, SumHours, Touch
-
-if TYPE_CHECKING:
-    from deltalake import DeltaTable
-    from numpy.typing import NDArray
 
 # Points that one task reads, sorts and sums in memory (about 200 bytes each while it does).
 TASK_POINTS = 1 << 20

@@ -9,17 +9,15 @@ from __future__ import annotations
 import os
 import tempfile
 from hashlib import blake2b
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
+from numpy.typing import NDArray
 
 from backhaul_codec.kinds import POINT
 from backhaul_codec.points import FLOAT64, UINT64
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 SERIES = ("device", "node", "type", "key")
 # The columns of points that rows are made of.

@@ -10,20 +10,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
+from numpy.typing import NDArray
 
 from backhaul_spark.rollup.long_windows import windows_of
 from backhaul_spark.rollup.read import Wanted, readings, series_places
 from backhaul_spark.rollup.rows import INPUT, SERIES, RowMaker
 from backhaul_spark.rollup.sorted_rows import SortedRows
 from backhaul_spark.rollup.windows import WIDTHS_NS, WINDOWS, as_windows
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _MERGE_ROWS = 1 << 20
 _MINUTE_NS, _HOUR_NS = WIDTHS_NS["1m"], WIDTHS_NS["1h"]

@@ -5,19 +5,14 @@ The order of the rows decides every bit of a float sum: `rollup/sorted_rows.py` 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
+from numpy.typing import NDArray
 
 from backhaul_codec.points import FLOAT64, INT64, TEXT, UINT64
 from backhaul_spark.columns import STAMP, columns
 from backhaul_spark.rollup.rows import SERIES, Texts
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from backhaul_spark.rollup.sorted_rows import Rows
+from backhaul_spark.rollup.sorted_rows import Rows
 
 WIDTHS_NS = {"1m": 60_000_000_000, "1h": 3_600_000_000_000}
 

@@ -12,7 +12,6 @@ samples by their time; so nothing that is found depends on where batches end.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,14 +19,12 @@ from numpy.typing import NDArray
 from backhaul_spark.decode.sample_batch import ALIVE, AWAY, UNTIMELY, Batch
 from backhaul_spark.rules import statistics
 from backhaul_spark.rules.alert import Alert
+from backhaul_spark.rules.plan import Plan
 from backhaul_spark.rules.repeats import first_times
 from backhaul_spark.rules.rounds import firsts, newest_before, rounds
 from backhaul_spark.rules.rule import SECOND_NS, AlertDraft, Finding, Rule, Samples, Spoken
 from backhaul_spark.rules.table import Table
 from backhaul_spark.rules.twins import Twins, of_rule, stored_of, times_of
-
-if TYPE_CHECKING:
-    from backhaul_spark.rules.plan import Plan
 
 # A replay that stood still for so long begins anew when it goes on.
 REPLAY_NS = 3600 * SECOND_NS

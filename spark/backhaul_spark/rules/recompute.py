@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -30,14 +30,12 @@ from backhaul_spark.decode.sample_batch import (
 from backhaul_spark.decode.samples import Wanted, hashed, head_words, samples_of, series_codes
 from backhaul_spark.rules.alert import Alert, alert_table
 from backhaul_spark.rules.engine import Engine
+from backhaul_spark.rules.plan import Plan
 from backhaul_spark.rules.rounds import firsts
 from backhaul_spark.rules.rule import SECOND_NS
 from backhaul_spark.rules.twins import Twins
 from backhaul_spark.tables.delta import dataset_of, open_if_there, open_table
 from backhaul_spark.tables.schemas import ALERTS, MARKS_TABLE, POINTS_TABLE
-
-if TYPE_CHECKING:
-    from backhaul_spark.rules.plan import Plan
 
 # What was stored in so much time is taken in at once; alerts do not depend on it.
 SLICE_NS = 60 * SECOND_NS

@@ -8,14 +8,12 @@ therefore not made good here: rules miss it, the history does not (coverage keep
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from backhaul_spark.rules.table import Table
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 LANE = np.dtype(
     [("high", "i8"), ("seen", "u8"), ("hole_low", "i8"), ("hole_high", "i8"), ("stored_ns", "i8")]

@@ -6,12 +6,10 @@ And say what came behind something newer, so that nothing depends on where batch
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from numpy.typing import NDArray
 
 
 def rounds(rows: NDArray[np.intp]) -> Iterator[NDArray[np.intp]]:

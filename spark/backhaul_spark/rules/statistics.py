@@ -6,12 +6,10 @@ whatever order samples come, and need no list of them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from numpy.typing import NDArray
 
 HALF_LIFE_S = 1800.0
 _HOUR_NS = 3_600_000_000_000

@@ -9,7 +9,7 @@ of two drivers on one table, Delta refuses the one that was thought dead.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -17,14 +17,12 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
+from backhaul_runtime.clock import Clock
 from backhaul_spark.columns import STAMP
 from backhaul_spark.errors import TablesBusyError
 from backhaul_spark.tables.compaction import compact
 from backhaul_spark.tables.delta import dataset_of, make_table, one_at_a_time, transactions
 from backhaul_spark.tables.schemas import ALERTS_TABLE, SNAPSHOTS, TWINS_TABLE, TableSpec
-
-if TYPE_CHECKING:
-    from backhaul_runtime.clock import Clock
 
 APP = "backhaul-twin"
 # Every so many commits small files become large ones, and files that no reader can still need go.

@@ -11,16 +11,14 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from math import prod
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
+from numpy.typing import NDArray
 
 from backhaul_spark.tables.part_file import row_groups
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 NAMES = ("device", "node", "type", "key")
 TIME = "time_ns"

@@ -8,11 +8,11 @@ two that work at the same time one is refused, while appends pass by both.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 import pyarrow as pa  # type: ignore[import-untyped]
 from deltalake import DeltaTable
 
+from backhaul_runtime.clock import Clock
 from backhaul_spark.tables.by_series import ASCENDING, NAMES, NAMES_MAX, in_order
 from backhaul_spark.tables.delta import (
     add_action,
@@ -31,9 +31,6 @@ from backhaul_spark.tables.part_file import (
     stored_schema,
 )
 from backhaul_spark.tables.schemas import POINTS_TABLE, TableSpec
-
-if TYPE_CHECKING:
-    from backhaul_runtime.clock import Clock
 
 # Carried by everything that takes files out of a table that others append to.
 UPKEEP_APP = "backhaul-upkeep"

@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
+import pyarrow.dataset as ds  # type: ignore[import-untyped]
 from deltalake import CommitProperties, DeltaTable, Field, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
@@ -35,9 +36,6 @@ from backhaul_spark.tables.schemas import (
     SCHEMA_VERSION,
     TableSpec,
 )
-
-if TYPE_CHECKING:
-    import pyarrow.dataset as ds  # type: ignore[import-untyped]
 
 # The application id under which each table remembers the last ingest it took part in.
 INGEST_APP = "backhaul-ingest"

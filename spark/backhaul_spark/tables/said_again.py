@@ -15,11 +15,12 @@ from __future__ import annotations
 import base64
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
+import pyarrow.dataset as ds  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
 from backhaul_codec.kinds import POINT
@@ -28,9 +29,6 @@ from backhaul_spark.decode.points import POINTS, TIMELESS, Decoded
 from backhaul_spark.nats.messages import leaf_of
 from backhaul_spark.tables.files import open_input
 from backhaul_spark.tables.part_file import read_batches
-
-if TYPE_CHECKING:
-    import pyarrow.dataset as ds  # type: ignore[import-untyped]
 
 # Its time in ns, and its digest.
 Note: TypeAlias = tuple[int, bytes]

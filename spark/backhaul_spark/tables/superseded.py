@@ -8,12 +8,12 @@ next run takes them out.
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 from deltalake import DeltaTable, write_deltalake
 
+from backhaul_runtime.clock import Clock
 from backhaul_spark.columns import STAMP
 from backhaul_spark.errors import NotKeptError, TableMissingError
 from backhaul_spark.tables.delta import (
@@ -24,9 +24,6 @@ from backhaul_spark.tables.delta import (
     transactions,
 )
 from backhaul_spark.tables.schemas import TableSpec, superseded_of
-
-if TYPE_CHECKING:
-    from backhaul_runtime.clock import Clock
 
 # Property: superseded rows are all there from this time on, us since 1970.
 KEPT_FROM = "backhaul.kept_from"

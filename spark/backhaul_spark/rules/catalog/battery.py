@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 from msgspec import Meta
 
+from backhaul_spark.decode.series import SeriesKey
 from backhaul_spark.rules import rule
 from backhaul_spark.rules.rule import SECOND_NS, AlertDraft, Finding, Rows, Samples
-
-if TYPE_CHECKING:
-    from backhaul_spark.decode.series import SeriesKey
 
 _HOUR_NS = 3600 * SECOND_NS
 _Positive = Annotated[float, Meta(gt=0)]

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 from msgspec import Meta
 
 from backhaul_codec.protocol.presence import BELIEVED_S
 from backhaul_spark.decode.sample_batch import ALIVE, AWAY, MARKS
+from backhaul_spark.decode.series import SeriesKey
 from backhaul_spark.rules import rule
 from backhaul_spark.rules.rounds import firsts
 from backhaul_spark.rules.rule import SECOND_NS, AlertDraft, Finding, Mask, Rows
-
-if TYPE_CHECKING:
-    from backhaul_spark.decode.series import SeriesKey
 
 _Positive = Annotated[float, Meta(gt=0)]
 # Marks that say why nothing came: there was no link, or nothing that could have spoken.
