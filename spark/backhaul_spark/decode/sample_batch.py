@@ -16,6 +16,8 @@ import cbor2
 import numpy as np
 from numpy.typing import NDArray
 
+from backhaul_spark.arrays import Ints
+
 # One a message, whatever it holds: who spoke, in which place of which lane, and when it was stored.
 MESSAGE = np.dtype(
     [("device", "u8"), ("lane", "u8"), ("seq", "i8"), ("stored_ns", "i8"), ("mark", "u1")]
@@ -120,7 +122,7 @@ def hashes(names: Iterable[str]) -> NDArray[np.uint64]:
 
 
 def lane_hashes(
-    devices: NDArray[np.uint64], lanes: NDArray[np.uint64], epochs: NDArray[np.int64]
+    devices: NDArray[np.uint64], lanes: NDArray[np.uint64], epochs: Ints
 ) -> NDArray[np.uint64]:
     """Return 64 bits that stand for (device, lane, epoch).
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from backhaul_spark.arrays import Floats
 from backhaul_spark.fleet.cohorts import PEERS_MIN, Cohorts
 from backhaul_spark.fleet.readings import Signal
-from backhaul_spark.fleet.robust import MAD_TO_SIGMA, Floats
+from backhaul_spark.fleet.robust import MAD_TO_SIGMA
 
 SHIFT_MIN = 3.0
 """A firmware stands apart when its middle vehicle lies so many deviations out of the others."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from backhaul_spark.arrays import Floats, Ints
 
 DAYS_MIN = 3
 """A past of fewer days says nothing."""
@@ -35,7 +34,7 @@ class Unlike:
     score: Floats
     value: Floats
     usual: Floats
-    days: NDArray[np.int64]
+    days: Ints
 
 
 def unlike_past(levels: Floats, past_levels: Floats | None, past_spreads: Floats | None) -> Unlike:

@@ -7,9 +7,8 @@ or it lives elsewhere. A sensor that drifts or sticks, and one that is off, are 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from backhaul_spark.arrays import Floats, Ints
 
 HOURS = 24
 STEPS = 4
@@ -35,7 +34,7 @@ class Rhythms:
         rows: numbers of the devices that are asked about, shape (n,).
     """
 
-    def __init__(self, rows: NDArray[np.int64]) -> None:
+    def __init__(self, rows: Ints) -> None:
         self._rows = rows
         self._off = np.zeros((len(rows), HOURS * STEPS))
         self._signals = np.zeros(len(rows), np.int64)

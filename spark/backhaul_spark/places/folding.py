@@ -11,9 +11,9 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 from deltalake import DeltaTable
 
+from backhaul_spark.arrays import Ints
 from backhaul_spark.places.chain import HourChain
 from backhaul_spark.places.crossings import Fence
-from backhaul_spark.places.earth import Ints
 from backhaul_spark.places.fold import VehicleFold
 from backhaul_spark.places.row_table import Recomputed
 from backhaul_spark.places.rows import complete

@@ -13,9 +13,10 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
 from backhaul_codec.points import FLOAT64, INT64, UINT64
+from backhaul_spark.arrays import Flags, Ints
 from backhaul_spark.columns import columns
 from backhaul_spark.places.crossings import Fence
-from backhaul_spark.places.earth import Flags, Ints, Series
+from backhaul_spark.places.earth import Series
 from backhaul_spark.places.fence_shapes import Shapes
 from backhaul_spark.places.fold import Inside, VehicleFold
 from backhaul_spark.places.segments import Row
@@ -162,9 +163,7 @@ def _by_hour(rows: pa.Table) -> dict[str, dict[int, dict[Role, Series]]]:
     return found
 
 
-def _differ(
-    *keys: Ints | NDArray[np.int8],
-) -> Flags:
+def _differ(*keys: Ints | NDArray[np.int8]) -> Flags:
     """Return whether each row but the last differs from the next one in a key."""
     found: Flags = np.logical_or.reduce([key[1:] != key[:-1] for key in keys])
     return found

@@ -18,8 +18,8 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from backhaul_spark import palette
+from backhaul_spark.arrays import Floats
 from backhaul_spark.fleet.hours import COMPLETE, EXPLAINED, NOTHING, UNREPORTED, WAITING
-from backhaul_spark.fleet.robust import Floats
 from backhaul_spark.query.plot import lone, plain
 from backhaul_spark.report.evidence import Compared, Whereabouts
 

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from backhaul_runtime.clock import Clock
 from backhaul_spark import palette
+from backhaul_spark.arrays import Floats
 from backhaul_spark.errors import NothingFoundError, OptionError, TableMissingError
 from backhaul_spark.fleet.findings import count, duration, number
 from backhaul_spark.fleet.hours import COMPLETE, UNREPORTED, hour_states, states_since
@@ -298,7 +299,7 @@ def _overview(history: Sequence[Row]) -> str:
             for name in names:
                 sums[row["date"]][name] += row[name]
 
-    def of(name: str, per: str | None = None) -> NDArray[np.float64]:
+    def of(name: str, per: str | None = None) -> Floats:
         values = [sums[each][name] / (max(sums[each][per], 1) / 100 if per else 1) for each in days]
         return np.array(values, dtype=float)
 

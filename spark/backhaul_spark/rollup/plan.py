@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 from deltalake import DeltaTable
-from numpy.typing import NDArray
 
+from backhaul_spark.arrays import Floats, Ints
 from backhaul_spark.columns import STAMP
 from backhaul_spark.rollup.tasks import MINUTES, FindTouched, SumHours, Touch
 
@@ -134,7 +134,7 @@ def plan_sums(uri: str, files: pa.Table, touched: pa.Table, ingest: int) -> list
     return tasks
 
 
-def _points_an_hour(files: pa.Table, hours: NDArray[np.int64]) -> NDArray[np.float64]:
+def _points_an_hour(files: pa.Table, hours: Ints) -> Floats:
     """Estimate the points of each hour, taking a file's as spread evenly over its time."""
     estimate = np.zeros(len(hours))
     columns = (files.column(name).to_numpy() for name in ("first_hour", "last_hour", "rows"))
@@ -144,7 +144,7 @@ def _points_an_hour(files: pa.Table, hours: NDArray[np.int64]) -> NDArray[np.flo
     return estimate
 
 
-def paths_within(files: pa.Table, hours: NDArray[np.int64]) -> tuple[str, ...]:
+def paths_within(files: pa.Table, hours: Ints) -> tuple[str, ...]:
     """Return the paths of the files (as of files_of) that may have points of some hours (n,), int64, sorted."""
     first, last = files.column("first_hour").to_numpy(), files.column("last_hour").to_numpy()
     # Of the sorted hours, more are <= last than are < first: one lies within.

@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
-from numpy.typing import NDArray
 
 from backhaul_codec.kinds import FRAME, POINT
+from backhaul_spark.arrays import Ints
 from backhaul_spark.tables.files import open_input
 from backhaul_spark.tables.part_file import read_batches
 
@@ -81,9 +81,7 @@ def readings(
                     yield batch.filter(rows).select(names)
 
 
-def series_places(
-    batch: pa.RecordBatch, series: Iterable[tuple[str, str, str]]
-) -> NDArray[np.int64]:
+def series_places(batch: pa.RecordBatch, series: Iterable[tuple[str, str, str]]) -> Ints:
     """Return of each row the place of its series (node, type, key) among some, -1 for others: (rows,) int64.
 
     Args:

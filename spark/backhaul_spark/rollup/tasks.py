@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
-from numpy.typing import NDArray
 
+from backhaul_spark.arrays import Ints
 from backhaul_spark.rollup.long_windows import windows_of
 from backhaul_spark.rollup.read import Wanted, readings, series_places
 from backhaul_spark.rollup.rows import INPUT, SERIES, RowMaker
@@ -119,14 +119,14 @@ class SumHours:
         devices = pc.unique(self.touched.column("device"))
         return Wanted(-1, self.ingest, times_ns, devices)
 
-    def _due(self, maker: RowMaker, width_ns: int) -> NDArray[np.int64]:
+    def _due(self, maker: RowMaker, width_ns: int) -> Ints:
         """Return the windows of one width that touched minutes lie in."""
         number = np.floor_divide(self.touched.column("minute").to_numpy(), width_ns // _MINUTE_NS)
         series = [maker.series_of(batch) for batch in self.touched.to_batches()]
         return np.unique(_keys(np.concatenate([np.empty(0, np.int64), *series]), number))
 
 
-def _keys(series: NDArray[np.int64], number: NDArray[np.int64]) -> NDArray[np.int64]:
+def _keys(series: Ints, number: Ints) -> Ints:
     """Return one number for each window of a width; the minutes of an int64 of ns are below 2**28."""
     return (series.astype(np.int64) << 30) + number + (1 << 29)
 

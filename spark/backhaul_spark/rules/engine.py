@@ -16,6 +16,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from backhaul_spark.arrays import Flags, Floats, Ints
 from backhaul_spark.decode.sample_batch import ALIVE, AWAY, UNTIMELY, Batch
 from backhaul_spark.rules import statistics
 from backhaul_spark.rules.alert import Alert
@@ -171,7 +172,7 @@ class Engine:
         spoken: Spoken,
         finding: Finding,
         keys: NDArray[np.uint64],
-        late: NDArray[np.bool_] | None,
+        late: Flags | None,
         now_ns: int,
     ) -> Iterator[Alert]:
         """Put a finding in words."""
@@ -211,9 +212,7 @@ class _Sorted:
     `heads`: by series, the value of the device's config point at each sample, NaN for none.
     """
 
-    def __init__(
-        self, batch: Batch, rows: NDArray[np.intp], fresh: NDArray[np.bool_], twins: Twins
-    ) -> None:
+    def __init__(self, batch: Batch, rows: NDArray[np.intp], fresh: Flags, twins: Twins) -> None:
         samples = batch.samples[fresh[batch.samples["message"]]]
         untimely = samples["signal"] == UNTIMELY
         np.add.at(twins.devices["device"]["untimely"], rows[samples["message"][untimely]], 1)
@@ -225,7 +224,7 @@ class _Sorted:
         self.value = samples["value"]
         self.stored_ns = batch.messages["stored_ns"][samples["message"]]
         self.key = batch.messages["device"][samples["message"]]
-        self.heads: dict[str, NDArray[np.float64]] = {}
+        self.heads: dict[str, Floats] = {}
 
     def judge_by(self, twins: Twins, batch: Batch, rows: NDArray[np.intp], until_ns: int) -> None:
         """Set `heads`, and merge the config points of the batch, each from its own place on."""
@@ -245,7 +244,7 @@ class _Sorted:
             series = twins.series_of(word)
             self.heads[series][mine][after] = now[series][row]
 
-    def late(self, at: NDArray[np.intp], after_ns: int) -> NDArray[np.bool_]:
+    def late(self, at: NDArray[np.intp], after_ns: int) -> Flags:
         """Say which were old when the hub stored them."""
         return np.asarray(self.stored_ns[at] - self.time_ns[at] > after_ns)
 
@@ -259,8 +258,8 @@ def _places(messages: NDArray[np.void]) -> NDArray[np.intp]:
 
 
 def _by_time(
-    rows: NDArray[np.intp], time_ns: NDArray[np.int64], value: NDArray[np.float64]
-) -> tuple[NDArray[np.intp], NDArray[np.int64], NDArray[np.float64]]:
+    rows: NDArray[np.intp], time_ns: Ints, value: Floats
+) -> tuple[NDArray[np.intp], Ints, Floats]:
     """Return samples of one signal by device and time; of two of one time the first."""
     order = np.lexsort((time_ns, rows))
     rows, time_ns, value = rows[order], time_ns[order], value[order]
@@ -278,7 +277,7 @@ def _once(alerts: list[Alert]) -> list[Alert]:
 
 def _goes_on(
     late: Table, spoken: Spoken, samples: _Sorted, at: NDArray[np.intp], signal: NDArray[np.str_]
-) -> NDArray[np.bool_]:
+) -> Flags:
     """Say which samples, one a device, its replay did not have yet; begin a replay anew that went back."""
     rows = late.find(samples.key[at])
     last_ns = late[stored_of(spoken.rule)]["ns"]
@@ -292,9 +291,7 @@ def _goes_on(
     return np.asarray(again | (samples.time_ns[at] > newest))
 
 
-def _times(
-    table: Table, spoken: Spoken, rows: NDArray[np.intp], signal: NDArray[np.str_]
-) -> NDArray[np.int64]:
+def _times(table: Table, spoken: Spoken, rows: NDArray[np.intp], signal: NDArray[np.str_]) -> Ints:
     """Return when the newest sample of each one's signal was, 0 for never."""
     times = table[times_of(spoken.rule)]
     found = np.zeros(len(rows), np.int64)

@@ -18,6 +18,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
+from backhaul_spark.arrays import Ints
 from backhaul_spark.decode.sample_batch import (
     MARKS,
     MESSAGE,
@@ -178,8 +179,8 @@ def _heads_of(plan: Plan, points: pa.Table) -> list[HeadWord]:
     return head_words(rows.take(pa.array(at)), codes[at], _stored_ns(rows)[at])
 
 
-def _stored_ns(rows: pa.RecordBatch) -> NDArray[np.int64]:
-    stored: NDArray[np.int64] = rows.column("stored_at").cast(pa.int64()).to_numpy() * 1000
+def _stored_ns(rows: pa.RecordBatch) -> Ints:
+    stored: Ints = rows.column("stored_at").cast(pa.int64()).to_numpy() * 1000
     return stored
 
 

@@ -18,10 +18,10 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 from deltalake.exceptions import DeltaError
-from numpy.typing import NDArray
 
 from backhaul_codec.protocol.history import ANSWER_S_MAX, PastQuestion
 from backhaul_runtime.clock import Clock
+from backhaul_spark.arrays import Ints
 from backhaul_spark.decode.series import OneSeries
 from backhaul_spark.errors import QuestionError
 from backhaul_spark.rollup.long_windows import counted_of
@@ -274,7 +274,7 @@ class _Gathering:
             yield from self.reader.points(files, begin, end, last=after)
 
     def _add_counted(self, counted: Counted, maker: RowMaker) -> None:
-        times_us: NDArray[np.int64] = counted.time_ns // 1000
+        times_us: Ints = counted.time_ns // 1000
         self.sums.add_readings(times_us[counted.number], counted.value[counted.number])
         texts = np.flatnonzero(counted.text)
         if len(texts):
