@@ -16,8 +16,9 @@ import pyarrow as pa  # type: ignore[import-untyped]
 
 from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.decode.points import partition_days
+from backhaul_spark.decode.series import OneSeries
 from backhaul_spark.ingest.batch import Ingest
-from backhaul_spark.query.history import History, Series
+from backhaul_spark.query.history import History
 from backhaul_spark.tables.compaction import compact
 from backhaul_spark.tables.part_writer import PartWriter, TaskReport
 from backhaul_spark.tables.schemas import POINTS_TABLE
@@ -76,7 +77,7 @@ def _both(root: str, days: int) -> list[tuple[float, float]]:
 
 
 def _history(root: str, start: datetime, end: datetime) -> pa.Table:
-    return History(root).ask(Series("VID-001", "battery", "s07"), start, end, "raw").rows
+    return History(root).ask(OneSeries("VID-001", "battery", "s07"), start, end, "raw").rows
 
 
 def _duck(duck: duckdb.DuckDBPyConnection, root: str, start: datetime, end: datetime) -> pa.Table:

@@ -15,7 +15,7 @@ from backhaul_hub.errors import HubError
 from backhaul_hub.nats.system_requests import ask_all
 from backhaul_hub.people.login import connect_person, read_person
 from backhaul_hub.tls.files import former_authorities
-from backhaul_spark.cli._options import source_options
+from backhaul_spark.cli._options import HubPlace
 from backhaul_spark.errors import LoginRefusedError
 from backhaul_spark.nats.connection import Connection
 from backhaul_spark.nats.endpoint import endpoint_from
@@ -102,7 +102,7 @@ async def test_everybody_reaches_it_and_certificates_change_under_them(world: Wo
     await world.until(lambda report: report["devices"][0]["link"]["up"])
     assert former_authorities(world.hub.directory) == 1
 
-    options = source_options(str(world.hub.directory), None, None, None, "UP_*")
+    options = HubPlace(str(world.hub.directory)).source()
     spark = endpoint_from(options)
     assert spark.tls
     connection = await asyncio.to_thread(Connection, spark)

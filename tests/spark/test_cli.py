@@ -10,7 +10,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from backhaul_spark.cli._options import source_options
+from backhaul_spark.cli._options import HubPlace, tell
 from backhaul_spark.cli._service import seconds
 from backhaul_spark.cli.jobs.ingest import Totals
 from backhaul_spark.cli.main import cli
@@ -71,21 +71,21 @@ def test_a_hub_that_is_not_there_is_known_before_spark_starts(tmp_path: Path) ->
 def test_a_hub_directory_names_the_address_and_keeps_the_login(tmp_path: Path) -> None:
     file = tmp_path / "hub.toml"
     with pytest.raises(OptionError, match=r"hub\.toml in it"):
-        source_options(str(tmp_path), None, None, None, "UP_*")
+        HubPlace(str(tmp_path)).source()
     file.write_text('[nats]\nurl = "nats://hub:4222"\n[nats.spark]\nuser = "u"\npassword = "p"\n')
-    options = source_options(str(tmp_path), None, None, None, "UP_*")
+    options = HubPlace(str(tmp_path)).source()
     assert options == {
         "servers": "nats://hub:4222",
         "credentials": str(file),
         "streams": "UP_*",
     }
     file.write_text('[nats]\nurl = "tls://hub:4222"\nca = "tls/ca.pem"\n')
-    options = source_options(str(tmp_path), None, None, None, "UP_*")
+    options = HubPlace(str(tmp_path)).source()
     assert (options["servers"], options["tls_ca"]) == ("tls://hub:4222", f"{tmp_path}/tls/ca.pem")
     for broken in ("[nats]", "nats = 1", "[["):
         file.write_text(broken)
         with pytest.raises(OptionError):
-            source_options(str(tmp_path), None, None, None, "UP_*")
+            HubPlace(str(tmp_path)).source()
 
 
 def test_no_java_is_told_with_the_package_that_brings_it(
@@ -134,15 +134,14 @@ def test_durations() -> None:
 
 
 def test_totals_tell_what_is_unusual(capsys: pytest.CaptureFixture[str]) -> None:
-    totals = Totals(as_json=False, quiet=False)
+    totals = Totals(tell)
     totals.add(BatchOutcome(ingest=2, batch=0, messages=3, points=600))
     totals.add(BatchOutcome(ingest=3, batch=1, messages=1, points=2, repeated=4, gaps=1))
-    totals.print_summary()
-    out, err = capsys.readouterr()
+    _, err = capsys.readouterr()
     assert err.splitlines()[0] == "ingest 2: 600 points from 3 messages"
-    assert out == (
+    assert str(totals) == (
         "602 points from 4 messages; 4 repeated messages left out; "
-        "1 gaps in the streams (table source_gaps)\n"
+        "1 gaps in the streams (table source_gaps)"
     )
 
 

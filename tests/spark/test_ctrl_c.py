@@ -23,12 +23,12 @@ def test_ctrl_c_is_raised_once_the_work_has_come_to_its_end(stop: _service.Stop)
         ended.append(True)
 
     with pytest.raises(KeyboardInterrupt):
-        _service.run_on(work, stop, quiet=True)
+        _service.run_on(work, stop, print)
     assert ended == [True]
 
 
 def test_a_service_manager_is_obeyed_without_a_word(stop: _service.Stop) -> None:
-    _service.run_on(lambda: signal.raise_signal(signal.SIGTERM), stop, quiet=True)
+    _service.run_on(lambda: signal.raise_signal(signal.SIGTERM), stop, print)
     assert stop.is_set()
 
 

@@ -315,7 +315,7 @@ def test_a_picture_that_would_say_nothing_is_refused(root: str, tmp_path: Path) 
 
 def test_names_in_a_picture_are_no_formulas(root: str, tmp_path: Path) -> None:
     answer = History(root).ask(parse_series("VID-001", "battery.temp"))
-    odd = replace(answer, series=replace(answer.series, key="$\\frac$"))
+    odd = replace(answer, series=answer.series._replace(key="$\\frac$"))
     draw(odd, str(tmp_path / "odd.png"))
     assert (tmp_path / "odd.png").stat().st_size > 0
 

@@ -17,7 +17,7 @@ from backhaul_spark.cli.main import cli
 from backhaul_spark.errors import NotKeptError, TablesBusyError
 from backhaul_spark.rollup.known_at import restated_since, rollups_known_at
 from backhaul_spark.rollup.rollup import Rollup, run_here
-from backhaul_spark.tables.schemas import ROLLUPS_SUPERSEDED
+from backhaul_spark.tables.schemas import ROLLUPS_TABLE, superseded_of
 from tests.support.spark_fleet import DAY_NS, HOUR_NS, MINUTE_NS, Fleet
 from tests.support.spark_frames import T0_NS
 
@@ -202,7 +202,9 @@ def test_rows_that_were_never_committed_count_for_nobody(fleet: Fleet) -> None:
     row: dict[str, Any] = fleet.rows("rollups_superseded")[0]
     row |= {"superseded_by": row["superseded_by"] + 1, "device": "VID-999"}
     write_deltalake(
-        table, pa.Table.from_pylist([row], schema=ROLLUPS_SUPERSEDED.schema), mode="append"
+        table,
+        pa.Table.from_pylist([row], schema=superseded_of(ROLLUPS_TABLE).schema),
+        mode="append",
     )
     known = rollups_known_at(fleet.root, hours(29))
     assert "VID-999" not in known.column("device").to_pylist()

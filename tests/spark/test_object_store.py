@@ -17,13 +17,14 @@ from click.testing import CliRunner
 
 from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.cli.main import cli
+from backhaul_spark.decode.series import OneSeries
 from backhaul_spark.errors import TablesBusyError
 from backhaul_spark.ingest.batch import Ingest
 from backhaul_spark.query.history import History, parse_series
 from backhaul_spark.rollup.rollup import Rollup, run_here
 from backhaul_spark.serve.budget import AnswerTime
 from backhaul_spark.serve.plan import plan
-from backhaul_spark.serve.series_rows import OneSeries, SeriesReader
+from backhaul_spark.serve.series_rows import SeriesReader
 from backhaul_spark.serve.view import Tables
 from tests.support.needed import lacking
 from tests.support.rig.ports import free_port

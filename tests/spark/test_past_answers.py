@@ -15,13 +15,13 @@ from backhaul_codec.subjects import BUNDLE_SUBJECT, stored_dictionary_subject
 from backhaul_codec.wire.dictionaries import digest_of, encode_dictionary, pack_with
 from backhaul_codec.wire.envelope import NO_LINK, unseal
 from backhaul_runtime.clock import SYSTEM_CLOCK
+from backhaul_spark.decode.series import OneSeries
 from backhaul_spark.errors import QuestionError
 from backhaul_spark.jobs.maintain import Keeping, Maintenance
 from backhaul_spark.nats.direct_get import Reader
 from backhaul_spark.serve import answers as answers_module
 from backhaul_spark.serve.budget import AnswerTime
 from backhaul_spark.serve.plan import DAY_US
-from backhaul_spark.serve.series_rows import OneSeries
 from tests.support.past_world import HOUR_US, T0_US, PastWorld, readings
 from tests.support.spark_fleet import HOUR_NS, Fleet
 from tests.support.spark_frames import T0_NS

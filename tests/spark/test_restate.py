@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from backhaul_spark.rollup import files as rollup_files
+from backhaul_spark.tables import rewrite
 from tests.support.restatement import Size, measure
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 def test_a_backlog_restates_what_it_touches_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rollup_files, "FILE_ROWS", 300)  # several files a day
+    monkeypatch.setattr(rewrite, "FILE_ROWS", 300)  # several files a day
     found = measure(tmp_path, Size(devices=6, late=2, hours=3, portions=2))
     assert found.late_points == 2 * 2 * 3 * 2 * 30
     # Each hour of each series anew, and each day in each portion that has any of it.

@@ -12,13 +12,13 @@ from deltalake import DeltaTable
 
 from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.errors import TablesBusyError
-from backhaul_spark.rollup import files as rollup_files
 from backhaul_spark.rollup import plan as rollup_plan
 from backhaul_spark.rollup import rollup
 from backhaul_spark.rollup.files import KEYS
 from backhaul_spark.rollup.plan import plan_sums
 from backhaul_spark.rollup.rollup import ROLLUP_APP, Restated, Rollup, run_here
-from backhaul_spark.rollup.tasks import TOUCHED, packed, unpacked
+from backhaul_spark.rollup.tasks import MINUTES, packed, unpacked
+from backhaul_spark.tables import rewrite
 from backhaul_spark.tables.compaction import compact
 from backhaul_spark.tables.schemas import POINTS_TABLE
 from tests.support.spark_fleet import MINUTE_NS, Fleet
@@ -222,8 +222,8 @@ def test_what_a_task_sends_back_is_small_though_its_table_is_in_many_slices() ->
     """A day of 1,000 vehicles was 6 GB in the driver's JVM, whose heap is 1."""
     minutes = range(100_000)
     *names, ingest = ([value] * 100_000 for value in ("VID-001", "n", "t", "", 1))
-    rows = pa.table([*names, minutes, ingest], TOUCHED)
-    touched = rows.group_by(TOUCHED.names).aggregate([]).select(TOUCHED.names)
+    rows = pa.table([*names, minutes, ingest], MINUTES.schema)
+    touched = rows.group_by(rows.column_names).aggregate([]).select(rows.column_names)
     assert touched.column("minute").num_chunks > 1
     sent = packed(touched)
     assert unpacked(sent).equals(touched)
@@ -276,7 +276,7 @@ def _figures(fleet: Fleet) -> list[tuple[object, ...]]:
 def test_a_late_device_has_only_its_own_files_written_anew(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rollup_files, "FILE_ROWS", 8)
+    monkeypatch.setattr(rewrite, "FILE_ROWS", 8)
     for number in range(12):
         device = f"VID-{number:03}"
         fleet.send(*((m * MINUTE_NS, 1.0) for m in range(8)), device=device)

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import click
 
-from backhaul_spark.cli import _options
+from backhaul_spark.cli._options import Tell
 from backhaul_spark.errors import HubServerError, LoginRefusedError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 RETRY_S = 5.0
 
@@ -33,7 +38,19 @@ def stop_on_signals() -> Stop:
     return stop
 
 
-def run_on(run: Callable[[], None], stop: Stop, *, quiet: bool) -> None:
+@contextmanager
+def spark(app: str, *, verbose: bool) -> Iterator[SparkSession]:
+    """Have a session for as long as this lasts."""
+    from backhaul_spark.session import spark_session
+
+    session = spark_session(app, verbose=verbose)
+    try:
+        yield session
+    finally:
+        session.stop()
+
+
+def run_on(run: Callable[[], None], stop: Stop, tell: Tell) -> None:
     """Call `run` until told to stop; a hub that is away for a while is waited for.
 
     Raises:
@@ -45,7 +62,7 @@ def run_on(run: Callable[[], None], stop: Stop, *, quiet: bool) -> None:
         except LoginRefusedError:
             raise
         except HubServerError as error:
-            _options.tell(f"{error}; trying again in {RETRY_S:g} s", quiet=quiet)
+            tell(f"{error}; trying again in {RETRY_S:g} s")
             stop.wait(RETRY_S)
     if stop.interrupted:
         raise KeyboardInterrupt

@@ -37,8 +37,16 @@ def _value(name: str, value: Any) -> Any:
     return value.isoformat() if isinstance(value, (datetime, date)) else value
 
 
-def twin_line(row: dict[str, Any]) -> str:
-    """Return a snapshot as one line."""
+def print_twins(rows: list[dict[str, Any]], *, as_json: bool) -> None:
+    """Print snapshots: a line each, or all as JSON."""
+    if as_json:
+        print(json.dumps(as_json_rows(rows)))
+        return
+    for row in rows:
+        print(_twin_line(row))
+
+
+def _twin_line(row: dict[str, Any]) -> str:
     said = [f"{row['device']}  health {row['health']:.2f}  last seen {utc(row['last_seen_ns'])}"]
     if row["soc_pct"] is not None:
         said.append(f"battery {row['soc_pct']:.1f} %")

@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 from deltalake import DeltaTable
-from numpy.typing import NDArray
 
+from backhaul_spark.arrays import Ints
 from backhaul_spark.decode.chained import AGAIN, FIRST, LANE, numbers
 from backhaul_spark.ingest.coverage import LaneKey
-from backhaul_spark.tables.compaction import data_files
 from backhaul_spark.tables.delta import dataset_of, open_if_there
+from backhaul_spark.tables.files import data_files
 from backhaul_spark.tables.schemas import HASHES_TABLE
 
 
@@ -24,22 +24,22 @@ from backhaul_spark.tables.schemas import HASHES_TABLE
 class Sought:
     """Messages of one lane whose hashes are wanted."""
 
-    seqs: NDArray[np.int64]
+    seqs: Ints
     """Ascending, each once."""
-    found: NDArray[np.int64] = field(init=False)
+    found: Ints = field(init=False)
     """Their hashes, 0 where none was found (yet)."""
 
     def __post_init__(self) -> None:
         self.found = np.zeros(len(self.seqs), np.int64)
 
-    def of(self, seqs: NDArray[np.int64]) -> NDArray[np.int64]:
+    def of(self, seqs: Ints) -> Ints:
         """Return the hashes of some of these messages, as far as they were found.
 
         `seqs`: (n,) int64; the result is (n,) int64.
         """
         return self.found[np.searchsorted(self.seqs, seqs)]
 
-    def take(self, los: NDArray[np.int64], his: NDArray[np.int64], hashes: pa.Array) -> None:
+    def take(self, los: Ints, his: Ints, hashes: pa.Array) -> None:
         """Take in rows of the table `hashes` of this lane.
 
         All are (rows,): `los` and `his` int64, the first and last seq of each row.
@@ -123,9 +123,9 @@ def _by_lane(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[LaneKey, pa.Ta
 class Repeats(NamedTuple):
     """Messages of one lane whose place was taken when they came, in any order."""
 
-    seqs: NDArray[np.int64]
-    hashes: NDArray[np.int64]
-    links: NDArray[np.int64]
+    seqs: Ints
+    hashes: Ints
+    links: Ints
     """The hashes of the messages before them, by their own word; 0 where not known."""
 
 

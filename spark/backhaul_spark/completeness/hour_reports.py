@@ -10,40 +10,34 @@ ones, has come is judged from its beginning.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 from deltalake import write_deltalake
-from deltalake.exceptions import CommitFailedError
 
 from backhaul_codec.assurance.completeness import (
     HOUR_NS,
     HourReport,
     hours_between,
 )
+from backhaul_runtime.clock import Clock
 from backhaul_spark.completeness.facts import IngestFacts
 from backhaul_spark.completeness.states import RUN_APP
-from backhaul_spark.errors import TablesBusyError
 from backhaul_spark.tables.delta import (
     commit_files,
     dataset_of,
     make_table,
+    one_at_a_time,
     open_coverage,
     transactions,
 )
 from backhaul_spark.tables.schemas import (
     FORKS_TABLE,
-    HOUR_REPORTS_SUPERSEDED,
     HOUR_REPORTS_TABLE,
 )
 from backhaul_spark.tables.superseded import STAMP_APP, Superseded, next_stamp_us
-
-if TYPE_CHECKING:
-    from backhaul_runtime.clock import Clock
 
 # As written in the log of every table: it keeps its former name.
 HOUR_REPORTS_APP = "backhaul-certificates"
@@ -55,6 +49,7 @@ _SAID = (
     "chain",
 )
 _HOUR_US = HOUR_NS // 1000
+_BUSY = "completeness", "another run has judged hours meanwhile"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +78,8 @@ class HourReports:
         self._clock = clock
         self._target, self._coverage = open_coverage(root)
         self._table = make_table(root, HOUR_REPORTS_TABLE)
-        with self._one_at_a_time():
-            self._superseded = Superseded(
-                root, HOUR_REPORTS_SUPERSEDED, self._table, HOUR_REPORTS_TABLE, RUN_APP, clock
-            )
+        with one_at_a_time(self._root, *_BUSY):
+            self._superseded = Superseded(root, self._table, HOUR_REPORTS_TABLE, RUN_APP, clock)
 
     def run(self) -> Judged:
         """Judge the hours that are due and commit the result.
@@ -149,7 +142,7 @@ class HourReports:
                 superseded.append(before)
             row |= {"certified_at": at_us, "ingest": target, "run": run}
             known[row["device"], row["hour"]] = row
-        with self._one_at_a_time():
+        with one_at_a_time(self._root, *_BUSY):
             if created or superseded:
                 self._superseded.prepare(_table(superseded), run, at_us)
                 apps = {HOUR_REPORTS_APP: target, RUN_APP: run, STAMP_APP: at_us}
@@ -162,15 +155,6 @@ class HourReports:
     def _run(self) -> int:
         """The number of the last run that changed a completeness report."""
         return self._table.transaction_version(RUN_APP) or 0
-
-    @contextmanager
-    def _one_at_a_time(self) -> Iterator[None]:
-        try:
-            yield
-        except CommitFailedError as error:
-            raise TablesBusyError(
-                self._root, "another run has judged hours meanwhile", "completeness"
-            ) from error
 
     def _of_days(self, days: list[int]) -> dict[tuple[str, int], dict[str, Any]]:
         if not days:

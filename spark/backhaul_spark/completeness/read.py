@@ -12,7 +12,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from backhaul_codec.assurance.completeness import Ends, HourReport, Missing, Reasoned
 from backhaul_spark.completeness.states import RUN_APP
 from backhaul_spark.tables.delta import dataset_of, open_table
-from backhaul_spark.tables.schemas import HOUR_REPORTS_SUPERSEDED, HOUR_REPORTS_TABLE
+from backhaul_spark.tables.schemas import HOUR_REPORTS_TABLE
 from backhaul_spark.tables.superseded import rows_known_at
 
 
@@ -33,8 +33,7 @@ def hour_reports_known_at(
     if at is None:
         table = open_table(root, HOUR_REPORTS_TABLE)
         return dataset_of(table, HOUR_REPORTS_TABLE).to_table(filter=wanted)
-    specs = HOUR_REPORTS_TABLE, HOUR_REPORTS_SUPERSEDED
-    return rows_known_at(root, specs, RUN_APP, "certified_at", at, wanted)
+    return rows_known_at(root, HOUR_REPORTS_TABLE, RUN_APP, "certified_at", at, wanted)
 
 
 def hour_reports(root: str, device: str | None = None) -> list[tuple[str, HourReport]]:

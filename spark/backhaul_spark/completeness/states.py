@@ -18,6 +18,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from deltalake import DeltaTable
 from numpy.typing import NDArray
 
+from backhaul_spark.arrays import Flags, Ints
 from backhaul_spark.tables.delta import dataset_of
 from backhaul_spark.tables.schemas import HOUR_REPORTS_TABLE
 
@@ -75,13 +76,13 @@ class DayStates:
         )
         return bool(self._changed[low:high, hours.start : hours.stop].any())
 
-    def _rows_of(self, names: pa.ChunkedArray) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    def _rows_of(self, names: pa.ChunkedArray) -> tuple[Ints, Flags]:
         index = pc.index_in(names, value_set=pa.array(self._devices, pa.string()))
         return pc.fill_null(index, 0).to_numpy(), pc.is_valid(index).to_numpy()
 
 
-def _hour_of_day(stamps: pa.ChunkedArray) -> NDArray[np.int64]:
-    hours: NDArray[np.int64] = stamps.cast(pa.int64()).to_numpy() // _HOUR_US % 24
+def _hour_of_day(stamps: pa.ChunkedArray) -> Ints:
+    hours: Ints = stamps.cast(pa.int64()).to_numpy() // _HOUR_US % 24
     return hours
 
 

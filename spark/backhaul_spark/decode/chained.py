@@ -7,16 +7,13 @@ of a message of version 1, and of the link of one that names none.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from backhaul_codec.wire.envelope import HASH_BYTES, NO_LINK, hash_of, is_chained, link_of
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from backhaul_spark.arrays import Flags, Ints
 
 LANE = ("device", "lane", "epoch")
 # Of the table `hashes`: messages that were new when they came, and those whose place was taken.
@@ -24,9 +21,7 @@ FIRST, AGAIN = "first", "again"
 _PAD = bytes(8 - HASH_BYTES)
 
 
-def links_and_hashes(
-    subjects: Sequence[str], bodies: Sequence[bytes]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def links_and_hashes(subjects: Sequence[str], bodies: Sequence[bytes]) -> tuple[Ints, Ints]:
     """Return the link and the hash of each message that could be read, by the subject on which UP has it."""
     links, hashes = [], []
     for subject, body in zip(subjects, bodies, strict=True):
@@ -39,14 +34,14 @@ def links_and_hashes(
     return numbers(b"".join(links)), numbers(b"".join(hashes))
 
 
-def numbers(packed: bytes) -> NDArray[np.int64]:
+def numbers(packed: bytes) -> Ints:
     """Return hashes that stand one behind the other, as numbers."""
     wide = np.zeros((len(packed) // HASH_BYTES, 8), np.uint8)
     wide[:, len(_PAD) :] = np.frombuffer(packed, np.uint8).reshape(-1, HASH_BYTES)
     return wide.view(">i8").ravel().astype(np.int64)
 
 
-def packed(hashes: NDArray[np.int64]) -> bytes:
+def packed(hashes: Ints) -> bytes:
     """Return numbers as hashes, one behind the other.
 
     `hashes`: (n,) int64; the result has HASH_BYTES each.
@@ -65,7 +60,7 @@ def text(hash_: int) -> str:
     return f"{hash_:0{2 * HASH_BYTES}x}" if hash_ else ""
 
 
-def parted(hashes: NDArray[np.int64], links: NDArray[np.int64]) -> NDArray[np.bool_]:
+def parted(hashes: Ints, links: Ints) -> Flags:
     """Return where `links` name another message than the one with the hash beside them.
 
     Both are (n,) int64; the result is (n,) bool.
@@ -73,7 +68,7 @@ def parted(hashes: NDArray[np.int64], links: NDArray[np.int64]) -> NDArray[np.bo
     return np.asarray((hashes != 0) & (links != 0) & (hashes != links))
 
 
-def same_lane(rows: pa.Table) -> NDArray[np.bool_]:
+def same_lane(rows: pa.Table) -> Flags:
     """Return of each row but the first, in order of lanes, whether it is of the lane of the row before."""
     same = np.ones(max(rows.num_rows - 1, 0), dtype=bool)
     for name in LANE:
@@ -82,7 +77,7 @@ def same_lane(rows: pa.Table) -> NDArray[np.bool_]:
     return same
 
 
-def known(rows: pa.Table, name: str) -> NDArray[np.int64]:
+def known(rows: pa.Table, name: str) -> Ints:
     """Return a column of hashes; where an older version wrote none it is 0."""
     return np.asarray(rows.column(name).fill_null(0).to_numpy())
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from backhaul_codec import CodecError, peek
 from backhaul_codec.bulk.column_batch import TEXT_BYTES_MAX
 from backhaul_codec.bulk.columns import Rejected, decode_columns
+from backhaul_spark.arrays import Ints
 from backhaul_spark.columns import STAMP, columns
 from backhaul_spark.nats.dictionaries import DictionaryReader
 from backhaul_spark.nats.messages import MESSAGES, leaf_of
@@ -54,8 +55,8 @@ class Decoded:
 
     messages: pa.RecordBatch
     columns: pa.RecordBatch
-    message: NDArray[np.int64]
-    counts: NDArray[np.int64]
+    message: Ints
+    counts: Ints
     rejected: dict[int, tuple[str, str]]
 
     @cached_property
@@ -144,8 +145,8 @@ def _plain_bodies(
 def _point_columns(
     batch: pa.RecordBatch,
     columns: pa.RecordBatch,
-    message: NDArray[np.int64],
-    counts: NDArray[np.int64],
+    message: Ints,
+    counts: Ints,
 ) -> pa.RecordBatch:
     time_ns = columns.column("time").to_numpy()
     first_rows = np.cumsum(counts) - counts

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import cbor2
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from backhaul_spark.arrays import Ints
 
 # One a message, whatever it holds: who spoke, in which place of which lane, and when it was stored.
 MESSAGE = np.dtype(
@@ -122,7 +122,7 @@ def hashes(names: Iterable[str]) -> NDArray[np.uint64]:
 
 
 def lane_hashes(
-    devices: NDArray[np.uint64], lanes: NDArray[np.uint64], epochs: NDArray[np.int64]
+    devices: NDArray[np.uint64], lanes: NDArray[np.uint64], epochs: Ints
 ) -> NDArray[np.uint64]:
     """Return 64 bits that stand for (device, lane, epoch).
 

@@ -20,6 +20,7 @@ from backhaul_codec.kinds import POINT
 from backhaul_codec.protocol.presence import BEAT, read_presence
 from backhaul_codec.protocol.words import MarkWord, WordError, read_word
 from backhaul_codec.subjects import DEVICE_ID, SubjectError, parse_leaf
+from backhaul_spark.arrays import Flags, Ints
 from backhaul_spark.columns import columns
 from backhaul_spark.decode.points import CLOCK_UNSET, decode_batch
 from backhaul_spark.decode.sample_batch import (
@@ -110,9 +111,7 @@ def sample_rows(
     return pa.RecordBatch.from_arrays(arrays, schema=SAMPLE_ROWS)
 
 
-def _messages(
-    batch: pa.RecordBatch, stored_ns: NDArray[np.int64], good: NDArray[np.bool_]
-) -> NDArray[np.void]:
+def _messages(batch: pa.RecordBatch, stored_ns: Ints, good: Flags) -> NDArray[np.void]:
     messages = np.zeros(batch.num_rows, MESSAGE)
     messages["stored_ns"] = stored_ns
     messages["device"] = hashed(batch.column("device"))
@@ -161,7 +160,7 @@ def _mark(subject: str, epoch: int, body: bytes) -> int:
 
 def _points(
     batch: pa.RecordBatch,
-    stored_ns: NDArray[np.int64],
+    stored_ns: Ints,
     wanted: Wanted,
     dictionaries: DictionaryReader | None,
 ) -> tuple[NDArray[np.void], list[HeadWord]]:
@@ -195,7 +194,7 @@ def samples_of(
     points: pa.RecordBatch,
     message: NDArray[np.intp],
     codes: NDArray[np.int16],
-    stored_ns: NDArray[np.int64],
+    stored_ns: Ints,
 ) -> NDArray[np.void]:
     """Return the wanted points, `codes` from 0, as batch.SAMPLE. `message`: the message of each point.
 
@@ -234,9 +233,7 @@ def _indices(column: pa.Array) -> tuple[NDArray[np.int32], dict[str, int]]:
     return encoded.indices.to_numpy(), {n: i for i, n in enumerate(encoded.dictionary.to_pylist())}
 
 
-def head_words(
-    points: pa.RecordBatch, at: NDArray[np.int16], stored_ns: NDArray[np.int64]
-) -> list[HeadWord]:
+def head_words(points: pa.RecordBatch, at: NDArray[np.int16], stored_ns: Ints) -> list[HeadWord]:
     """Return config points, `at` being the place of each one's series among the heads.
 
     Both are (points,): `at` int16, `stored_ns` int64, ns since 1970.
@@ -260,9 +257,7 @@ def head_words(
     return words
 
 
-def _down(
-    batch: pa.RecordBatch, stored_ns: NDArray[np.int64], wanted: Wanted
-) -> Iterator[HeadWord]:
+def _down(batch: pa.RecordBatch, stored_ns: Ints, wanted: Wanted) -> Iterator[HeadWord]:
     """Yield the config points on their way to vehicles, `in.<device>.p.<node>.<type>.<key>`."""
     for row, subject in enumerate(batch.column("subject").to_pylist()):
         if not (subject or "").startswith("in."):

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import and_
 from typing import NamedTuple
+
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from backhaul_codec.subjects import SubjectError, decode_token, encode_token
 from backhaul_spark.errors import OptionError
@@ -18,6 +23,26 @@ class SeriesKey(NamedTuple):
     def __str__(self) -> str:
         parts = self if self.key else self[:2]
         return ".".join(encode_token(part) for part in parts)
+
+
+class OneSeries(NamedTuple):
+    """A series of a device."""
+
+    device: str
+    node: str
+    type: str
+    key: str = ""
+
+    def __str__(self) -> str:
+        return ".".join(filter(None, self[1:]))
+
+    def table(self) -> pa.Table:
+        """Return its names as one row."""
+        return pa.table({name: [text] for name, text in self._asdict().items()})
+
+    def filter(self) -> pc.Expression:
+        """Return a filter that finds its rows."""
+        return reduce(and_, (pc.field(name) == text for name, text in self._asdict().items()))
 
 
 def parse_series(text: str, option: str = "signals") -> SeriesKey:

@@ -12,10 +12,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from backhaul_spark.arrays import Floats
 from backhaul_spark.detect import quantile
 from backhaul_spark.detect.quantile import Quantile
 from backhaul_spark.detect.shapes import Courses
@@ -171,9 +172,7 @@ class Detector:
         total = sum(parts)
         return Judgement(raw, usual, tuple(part / total for part in parts))
 
-    def scores(
-        self, times_ns: Iterable[int], values: Iterable[float]
-    ) -> np.ndarray[Any, np.dtype[np.float64]]:
+    def scores(self, times_ns: Iterable[int], values: Iterable[float]) -> Floats:
         """Return the scores of some readings; the same however they are cut into calls."""
         pairs = zip(times_ns, values, strict=True)
         return np.array([self.judge(time_ns, value).score for time_ns, value in pairs], dtype=float)
@@ -209,7 +208,7 @@ class Detector:
         distances += [shapes.distance(value, width) for shapes in self._shapes]
         return distances, usual[0]
 
-    def pack(self) -> np.ndarray[Any, np.dtype[np.float64]]:
+    def pack(self) -> Floats:
         """Return the state, (floats_of(tuning),) float64, of which `unpack` makes the same."""
         numbers = [*self._reach, self._peak, self._rest, self._seen, len(self._recent)]
         numbers += self._recent + [0.0] * (self._tuning.scatter - len(self._recent))
@@ -217,7 +216,7 @@ class Detector:
             numbers += one.pack()
         return np.concatenate([numbers, *(shapes.pack() for shapes in self._shapes)])
 
-    def unpack(self, packed: np.ndarray[Any, np.dtype[np.float64]]) -> None:
+    def unpack(self, packed: Floats) -> None:
         """Restore the result of `pack`, (n,) float64 with `floats_of(tuning)` of them; zeros are a new detector."""
         *self._reach, self._peak, rest, seen, count = packed[:_HEAD].tolist()
         self._rest, self._seen = int(rest), int(seen)

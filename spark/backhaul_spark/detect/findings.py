@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from backhaul_spark.arrays import Flags
 from backhaul_spark.detect import detector as one
 from backhaul_spark.detect import joint
 from backhaul_spark.detect.detector import Detector
@@ -164,7 +164,7 @@ def find(
     return found
 
 
-def episodes(alarms: np.ndarray[Any, np.dtype[np.bool_]], quiet: int) -> list[tuple[int, int]]:
+def episodes(alarms: Flags, quiet: int) -> list[tuple[int, int]]:
     """Return the first and last alarm of each run that has no `quiet` readings without one in it.
 
     `alarms`: (readings,) bool, in the order of their times.

@@ -12,11 +12,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-Vector = np.ndarray[Any, np.dtype[np.float64]]
+from backhaul_spark.arrays import Flags, Floats
 
 SIGNALS_MAX = 32
 # What is compared, and in whose words.
@@ -82,7 +82,7 @@ class JointDetector:
     """
 
     def __init__(
-        self, signals: int, tuning: JointTuning = JOINT, state: Vector | None = None
+        self, signals: int, tuning: JointTuning = JOINT, state: Floats | None = None
     ) -> None:
         assert 2 <= signals <= SIGNALS_MAX
         self._tuning = tuning
@@ -136,14 +136,14 @@ class JointDetector:
         shares = parts / total if total > 0 else parts
         return JointJudgement(score, tuple(shares.tolist()), aspect)
 
-    def _meet(self, row: Vector, known: np.ndarray[Any, np.dtype[np.bool_]]) -> None:
+    def _meet(self, row: Floats, known: Flags) -> None:
         """Take a signal's first reading for its middle: until then there is none."""
         new = known & (self._state["met"] == 0)
         self._state["mean"][new] = row[new]
         self._state["previous"][new] = row[new]
         self._state["met"][new] = 1
 
-    def _fit(self, row: Vector, previous: Vector) -> None:
+    def _fit(self, row: Floats, previous: Floats) -> None:
         """Take a row into the moments, and after the last of them make the model."""
         state, size = self._state, self._size
         count = state["counts"][0]
@@ -158,7 +158,7 @@ class JointDetector:
         if count == self._tuning.fitted:
             self._model(state["moments"] / count)
 
-    def _model(self, moments: Vector) -> None:
+    def _model(self, moments: Floats) -> None:
         state, size, ridge = self._state, self._size, self._tuning.ridge
         own = np.sqrt(np.maximum(np.diag(moments)[:size], 0))
         # A signal that stood still: a thousandth of its size is a movement.
@@ -174,9 +174,7 @@ class JointDetector:
         state["among"][:] = inverse / np.sqrt(np.diag(inverse))[:, None]
         state["scatter"][:] = state["noise"]
 
-    def _aspects(
-        self, row: Vector, previous: Vector, known: np.ndarray[Any, np.dtype[np.bool_]]
-    ) -> Vector:
+    def _aspects(self, row: Floats, previous: Floats, known: Flags) -> Floats:
         """Return the three smoothed, (3, signals), near 0 for a machine as it was."""
         state, tuning = self._state, self._tuning
         unit, clip = state["unit"], tuning.clip
@@ -193,7 +191,7 @@ class JointDetector:
         smooth[SPREAD] = np.log((state["scatter"] + 0.05 * noise) / noise)
         return smooth
 
-    def _learn(self, aspects: Vector) -> None:
+    def _learn(self, aspects: Floats) -> None:
         """Learn how far a well machine strays: each signal by itself, then all of them."""
         state = self._state
         state["counts"][1] += 1
@@ -212,23 +210,23 @@ class JointDetector:
         state["sizes"][2] = np.maximum(size, state["sizes"][2]) if part > 1 else size
         state["counts"][2] = part
 
-    def _distances(self, aspects: Vector) -> Vector:
+    def _distances(self, aspects: Floats) -> Floats:
         state, tuning = self._state, self._tuning
         # What one calm stretch may leave too small.
         least = np.array([0.1, 0.35 / math.sqrt(tuning.moving), 0.175])[:, None]
         middle = state["middle"]
         spread = np.sqrt(state["squares"] / state["counts"][1] + middle**2 / 2) + least
-        distances: Vector = ((aspects - middle) / spread) ** 2
+        distances: Floats = ((aspects - middle) / spread) ** 2
         return distances
 
-    def _limits(self) -> Vector:
+    def _limits(self) -> Floats:
         mean, squares, most = self._state["sizes"]
-        limits: Vector = np.exp(
+        limits: Floats = np.exp(
             np.maximum(most, mean + 3 * np.sqrt(squares / self._state["counts"][2]))
         )
         return limits
 
-    def _follow(self, row: Vector) -> None:
+    def _follow(self, row: Floats) -> None:
         """Let the middle follow a machine that is well: oil ages, seasons pass."""
         state = self._state
         away = np.clip(row - state["mean"], -3 * state["unit"], 3 * state["unit"])

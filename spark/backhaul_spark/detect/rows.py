@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+
+from backhaul_spark.arrays import Floats
 
 # Of a series that stays behind so many steps, no row waits any more.
 STEPS = 64
@@ -32,9 +34,7 @@ class JoinedRows:
         state: (floats_of(series),) float64 that it keeps its state in; zeros at first.
     """
 
-    def __init__(
-        self, series: int, step_ns: int, state: np.ndarray[Any, np.dtype[np.float64]] | None = None
-    ) -> None:
+    def __init__(self, series: int, step_ns: int, state: Floats | None = None) -> None:
         self._step_ns = step_ns
         state = np.zeros(floats_of(series)) if state is None else state
         self._counters = state[

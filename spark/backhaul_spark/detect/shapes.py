@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-Floats = np.ndarray[Any, np.dtype[np.float64]]
+from backhaul_spark.arrays import Floats
 
 # A course is so many means; so many courses are remembered, the newest.
 MEANS, COURSES = 8, 128

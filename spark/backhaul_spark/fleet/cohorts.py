@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from backhaul_spark.fleet.robust import Floats, Ints, group_median, group_scale, group_upper
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from backhaul_spark.arrays import Flags, Floats, Ints
+from backhaul_spark.fleet.robust import group_median, group_scale, group_upper
 
 PEERS_MIN = 8
 """Fewer peers than this say nothing: the next larger cohort is asked."""
@@ -67,7 +64,7 @@ class Cohorts:
     def __len__(self) -> int:
         return len(self.devices)
 
-    def level_of(self, present: NDArray[np.bool_]) -> Ints:
+    def level_of(self, present: Flags) -> Ints:
         """Return for each device the narrowest level at which PEERS_MIN others are present.
 
         `present`: (devices,) bool; the result is (devices,) int64.
@@ -77,7 +74,7 @@ class Cohorts:
             level[self.others(present, at) >= PEERS_MIN] = at
         return level
 
-    def others(self, present: NDArray[np.bool_], level: int) -> Ints:
+    def others(self, present: Flags, level: int) -> Ints:
         """Return for each device how many others are present in its group of that level.
 
         `present`: (devices,) bool; the result is (devices,) int64.

@@ -6,17 +6,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from backhaul_spark.fleet.cohorts import PEERS_MIN
+from backhaul_spark.arrays import Floats
+from backhaul_spark.fleet.cohorts import PEERS_MIN, Cohorts
 from backhaul_spark.fleet.readings import Signal
 from backhaul_spark.fleet.robust import MAD_TO_SIGMA
-
-if TYPE_CHECKING:
-    from backhaul_spark.fleet.cohorts import Cohorts
-    from backhaul_spark.fleet.robust import Floats
 
 SHIFT_MIN = 3.0
 """A firmware stands apart when its middle vehicle lies so many deviations out of the others."""

@@ -11,6 +11,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
+from backhaul_spark.arrays import Flags, Ints
 from backhaul_spark.fleet.readings import HOUR_US, Windows
 from backhaul_spark.tables.delta import dataset_of, open_if_there
 from backhaul_spark.tables.schemas import HOUR_REPORTS_TABLE
@@ -26,8 +27,8 @@ class HourStates:
     """The completeness reports of some hours: a row each."""
 
     device: pa.Array
-    column: NDArray[np.int64]
-    state: NDArray[np.int64]
+    column: Ints
+    state: Ints
 
     @property
     def devices(self) -> list[str]:
@@ -35,13 +36,13 @@ class HourStates:
         found: list[str] = pc.unique(self.device).to_pylist()
         return found
 
-    def counts(self, devices: Sequence[str]) -> NDArray[np.int64]:
+    def counts(self, devices: Sequence[str]) -> Ints:
         """Return how many hours of each device are complete, explained, waiting."""
         counts = np.zeros((len(devices), len(STATES)), dtype=np.int64)
         np.add.at(counts, (self._rows(devices), self.state), 1)
         return counts
 
-    def standing(self, devices: Sequence[str], seen: NDArray[np.bool_]) -> NDArray[np.int8]:
+    def standing(self, devices: Sequence[str], seen: Flags) -> NDArray[np.int8]:
         """Return the code of every hour: a row a device, a column an hour.
 
         `seen` is (devices, hours) bool; the result is int8.
@@ -54,9 +55,9 @@ class HourStates:
         codes[self._rows(devices), self.column] = _CODES[self.state]
         return codes
 
-    def _rows(self, devices: Sequence[str]) -> NDArray[np.int64]:
+    def _rows(self, devices: Sequence[str]) -> Ints:
         index = pa.array(devices, pa.string())
-        rows: NDArray[np.int64] = pc.index_in(self.device, value_set=index).to_numpy()
+        rows: Ints = pc.index_in(self.device, value_set=index).to_numpy()
         return rows
 
 

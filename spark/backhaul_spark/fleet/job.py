@@ -10,20 +10,27 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 from deltalake import DeltaTable, write_deltalake
-from deltalake.exceptions import CommitFailedError
 
-from backhaul_spark.errors import TablesBusyError
+from backhaul_runtime.clock import Clock
 from backhaul_spark.fleet.findings import Coverage, FleetFinding
 from backhaul_spark.fleet.readings import CELLS_MAX
 from backhaul_spark.fleet.restated import Row, as_table, versioned, withdrawn
+from backhaul_spark.fleet.settings import FleetSettings
 from backhaul_spark.fleet.survey import Survey, Surveyor, day_before
-from backhaul_spark.tables.delta import dataset_of, make_table, open_if_there, open_table
+from backhaul_spark.fleet.unjudged import UnjudgedPart
+from backhaul_spark.tables.delta import (
+    dataset_of,
+    make_table,
+    one_at_a_time,
+    open_if_there,
+    open_table,
+)
 from backhaul_spark.tables.schemas import (
     ANOMALIES_TABLE,
     FLEET_DAYS_TABLE,
@@ -32,11 +39,6 @@ from backhaul_spark.tables.schemas import (
     UNJUDGED_TABLE,
     TableSpec,
 )
-
-if TYPE_CHECKING:
-    from backhaul_runtime.clock import Clock
-    from backhaul_spark.fleet.settings import FleetSettings
-    from backhaul_spark.fleet.unjudged import UnjudgedPart
 
 ANOMALIES_MAX = 10_000
 """Rows that a day or hour gets in `anomalies`, by rank; a report with more is one nobody reads."""
@@ -151,14 +153,9 @@ class FleetJob:
         self._replace(table, FLEET_DAYS_TABLE, result, f"date = '{survey.day}'")
 
     def _replace(self, table: DeltaTable, spec: TableSpec, rows: list[Row], predicate: str) -> None:
-        try:
-            write_deltalake(
-                table, as_table(rows, spec.schema), mode="overwrite", predicate=predicate
-            )
-        except CommitFailedError as error:
-            raise TablesBusyError(
-                self._root, "another run has judged meanwhile", "anomalies"
-            ) from error
+        content = as_table(rows, spec.schema)
+        with one_at_a_time(self._root, "anomalies", "another run has judged meanwhile"):
+            write_deltalake(table, content, mode="overwrite", predicate=predicate)
 
     def _basis(self) -> dict[date, int]:
         """Return by day the last ingest that its hours or completeness reports have taken in."""

@@ -5,29 +5,21 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from backhaul_spark.arrays import Flags, Floats, Ints
 from backhaul_spark.fleet import findings as words
-from backhaul_spark.fleet.cohorts import PEERS_MIN
+from backhaul_spark.fleet.clocks import WrongClock
+from backhaul_spark.fleet.cohorts import PEERS_MIN, Cohorts
 from backhaul_spark.fleet.findings import ORDER, Coverage, FleetFinding
 from backhaul_spark.fleet.firmware import PastDay, Rollout, firmwares_apart, rollout
-from backhaul_spark.fleet.measures import SignalMeasures, row_mean
+from backhaul_spark.fleet.measures import Measure, SignalMeasures, row_mean
+from backhaul_spark.fleet.readings import Cells, Signal
 from backhaul_spark.fleet.robust import group_median, tail_limit
-from backhaul_spark.fleet.stuck import Movement, find_stuck
+from backhaul_spark.fleet.stuck import Movement, Stuck, find_stuck
 from backhaul_spark.fleet.unjudged import SignalGaps
 from backhaul_spark.own_past.compare import DAYS_MIN, unlike_past
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from backhaul_spark.fleet.clocks import WrongClock
-    from backhaul_spark.fleet.cohorts import Cohorts
-    from backhaul_spark.fleet.measures import Measure
-    from backhaul_spark.fleet.readings import Cells, Signal
-    from backhaul_spark.fleet.robust import Floats, Ints
-    from backhaul_spark.fleet.stuck import Stuck
 
 FALSE_DEVICES = 0.0005
 """The share of sound devices that may be named, over all signals and measures together."""
@@ -75,7 +67,7 @@ class Judge:
         self._usual_hours = float(np.median(seen)) if seen else 0.0
         self._found: list[FleetFinding] = []
         self._apart: set[tuple[str, str, Signal]] = set()
-        self._stuck: list[tuple[Stuck, NDArray[np.bool_], list[FleetFinding]]] = []
+        self._stuck: list[tuple[Stuck, Flags, list[FleetFinding]]] = []
         self._movement = Movement(cohorts)
         self.cohort_signals: list[CohortSignal] = []
         self.gaps: dict[Signal, SignalGaps] = {}
@@ -245,7 +237,7 @@ class Judge:
                     self._found.append(_rollout_finding(found, falls=falls))
                     break
 
-    def heard(self, points: Ints) -> NDArray[np.bool_]:
+    def heard(self, points: Ints) -> Flags:
         """Return which devices sent enough readings: some only name themselves.
 
         `points`: (devices,) int64; the result is (devices,) bool.
@@ -254,7 +246,7 @@ class Judge:
         usual = self._cohorts.centre(
             np.where(some, points, np.nan).astype(float), self._cohorts.level_of(some)
         )
-        heard: NDArray[np.bool_] = some & ~(points < SILENT_SHARE_MAX * usual)
+        heard: Flags = some & ~(points < SILENT_SHARE_MAX * usual)
         return heard
 
     def silent(self, points: Ints, last_seen: Sequence[str]) -> None:

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from backhaul_spark.arrays import Flags, Floats, Ints
 from backhaul_spark.fleet.cohorts import PEERS_MIN
 from backhaul_spark.fleet.robust import MAD_TO_SIGMA
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from backhaul_spark.fleet.cohorts import Cohorts, Reference
     from backhaul_spark.fleet.readings import Cells
     from backhaul_spark.fleet.robust import Floats, Ints
@@ -59,7 +58,7 @@ class SignalMeasures:
 
     def __init__(self, cohorts: Cohorts, cells: Cells, past: Cells | None) -> None:
         self._cohorts, self._cells, self._past = cohorts, cells, past
-        self.present: NDArray[np.bool_] = np.logical_or.reduce(cells.count > 0, axis=1)
+        self.present: Flags = np.logical_or.reduce(cells.count > 0, axis=1)
         self.peer_level = cohorts.level_of(self.present)
         self.mean = row_mean(cells.level)
         self.fall = row_mean(np.where(cells.fall > 0, cells.fall, np.nan))
@@ -75,12 +74,12 @@ class SignalMeasures:
         result = np.full(levels.shape, np.nan)
         for window in range(levels.shape[1]):
             column = levels[:, window]
-            there: NDArray[np.bool_] = ~np.isnan(column)
+            there: Flags = ~np.isnan(column)
             enough = self._enough(there, at)
             result[enough, window] = (column - self._cohorts.centre(column, at))[enough]
         return result
 
-    def _enough(self, present: NDArray[np.bool_], at: Ints) -> NDArray[np.bool_]:
+    def _enough(self, present: Flags, at: Ints) -> Flags:
         enough = np.zeros(len(at), dtype=bool)
         for level in range(3):
             enough |= present & (at == level) & (self._cohorts.others(present, level) >= PEERS_MIN)

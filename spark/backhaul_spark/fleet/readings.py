@@ -10,16 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from backhaul_spark.fleet.robust import Floats
+from backhaul_spark.arrays import Flags, Floats, Ints
 
 CELLS_MAX = 1 << 24
 """Cells (device, signal, window) in memory at a time: 470 MB."""
@@ -130,8 +128,8 @@ class Census:
 
     devices: list[str]
     signals: list[Signal]
-    seen: NDArray[np.bool_]
-    points: NDArray[np.int64]
+    seen: Flags
+    points: Ints
     left_out: int = 0
 
 
@@ -245,13 +243,13 @@ class Readings:
         )
 
 
-def _window(batch: pa.RecordBatch, windows: Windows) -> NDArray[np.int64]:
+def _window(batch: pa.RecordBatch, windows: Windows) -> Ints:
     start = batch.column("window_start").cast(pa.int64()).to_numpy()
-    column: NDArray[np.int64] = (start - windows.start_us) // windows.step_us
+    column: Ints = (start - windows.start_us) // windows.step_us
     return column
 
 
-def _values(batch: pa.RecordBatch) -> tuple[Floats, Floats, Floats, NDArray[np.int64]]:
+def _values(batch: pa.RecordBatch) -> tuple[Floats, Floats, Floats, Ints]:
     low, high, mean, first, last = (
         batch.column(name).to_numpy(zero_copy_only=False)
         for name in ("min", "max", "mean", "first", "last")

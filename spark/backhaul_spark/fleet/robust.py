@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from backhaul_spark.arrays import Floats, Ints
 
 MAD_TO_SIGMA = 1.4826
 """The MAD of normal noise times this is its standard deviation."""

@@ -9,13 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from backhaul_spark.arrays import Flags, Floats, Ints
 from backhaul_spark.fleet.cohorts import Cohorts
 from backhaul_spark.fleet.readings import Cells
-from backhaul_spark.fleet.robust import Floats, Ints
-
-Flags = NDArray[np.bool_]
 
 HOURS_MIN = 3
 HOURS_MIN_ALONE = 6
@@ -35,7 +32,7 @@ class Stuck:
     not an hour without a change.
     """
 
-    rows: NDArray[np.int64]
+    rows: Ints
     hours: Ints
     count: Ints
     value: Floats

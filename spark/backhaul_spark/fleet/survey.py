@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
+from backhaul_spark.arrays import Flags, Ints
 from backhaul_spark.errors import NothingFoundError
 from backhaul_spark.fleet.clocks import (
     WrongClock,
@@ -45,9 +46,6 @@ from backhaul_spark.tables.schemas import (
     TableSpec,
 )
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 PAST_DAYS = 14
 """How far back a device's own past reaches; one silent for longer is no member of the fleet."""
 LOOK_BACK_DAYS = 30
@@ -70,8 +68,8 @@ class Survey:
     hours: int
     cohorts: Cohorts
     census: Census
-    heard: NDArray[np.bool_]
-    reported: NDArray[np.int64]
+    heard: Flags
+    reported: Ints
     cohort_signals: list[CohortSignal]
     findings: list[FleetFinding]
     unjudged: list[UnjudgedPart]
@@ -231,7 +229,7 @@ def _dataset(root: str, spec: TableSpec) -> Any:
     return None if table is None else dataset_of(table)
 
 
-def _coverage(census: Census, reported: NDArray[np.int64], hours: int) -> list[Coverage]:
+def _coverage(census: Census, reported: Ints, hours: int) -> list[Coverage]:
     seen = census.seen.sum(axis=1)
     return [Coverage(hours, *row) for row in np.column_stack([seen, reported]).astype(int).tolist()]
 

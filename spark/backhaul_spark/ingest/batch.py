@@ -17,11 +17,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
+from backhaul_runtime.clock import Clock
 from backhaul_spark.decode.points import TIMELESS, partition_days
 from backhaul_spark.errors import TablesBusyError
 from backhaul_spark.ingest.coverage import Coverage, merge_rows
@@ -43,9 +44,6 @@ from backhaul_spark.tables.schemas import (
     SAID_AGAIN_TABLE,
     TableSpec,
 )
-
-if TYPE_CHECKING:
-    from backhaul_runtime.clock import Clock
 
 # Coverage rows are merged when so many have come on top of what is needed.
 LOOSE_ROWS_MAX = 10_000

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
-from numpy.typing import NDArray
 
 from backhaul_codec.ranges import RangeSet
+from backhaul_spark.arrays import Flags, Ints
 from backhaul_spark.decode.chained import AGAIN, FIRST, known, packed, parted, same_lane
 from backhaul_spark.tables.schemas import COVERAGE_TABLE
 
@@ -91,9 +91,7 @@ class Coverage:
             decision.repeats[batch.stream_names[stream]] = pa.array(batch.stream_seqs[here])
         return decision
 
-    def _take(
-        self, batch: _Sorted, start: int, repeated: NDArray[np.bool_], decision: Decision
-    ) -> None:
+    def _take(self, batch: _Sorted, start: int, repeated: Flags, decision: Decision) -> None:
         rows = batch.range_rows(start)
         lo, hi = int(batch.seqs[rows[0]]), int(batch.seqs[rows[-1]])
         key = batch.key(start)
@@ -122,7 +120,7 @@ class _Sorted:
     """A batch's messages by lane, sequence and order of arrival, as arrays."""
 
     def __init__(self, messages: pa.Table) -> None:
-        def codes(name: str) -> tuple[NDArray[np.int64], list[str]]:
+        def codes(name: str) -> tuple[Ints, list[str]]:
             column = messages.column(name).combine_chunks().dictionary_encode()
             names = column.dictionary.to_pylist()
             # Codes in the order of names: which of two repeats wins must not hang on read order.
@@ -157,14 +155,14 @@ class _Sorted:
         )
         self._range_starts = np.flatnonzero(self.begins_range[self._firsts])
 
-    def range_rows(self, start: int) -> NDArray[np.int64]:
+    def range_rows(self, start: int) -> Ints:
         """Return the rows, one a sequence, of the unbroken range that begins at row `start`."""
         position = int(np.searchsorted(self._firsts, start))
         index = int(np.searchsorted(self._range_starts, position))
         after = self._range_starts[index + 1] if index + 1 < len(self._range_starts) else None
         return self._firsts[position:after]
 
-    def runs(self, rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    def runs(self, rows: Ints) -> list[Ints]:
         """Cut rows, ascending, where a lane, a run of sequences, or a chain of links ends."""
         if not len(rows):
             return []
@@ -183,9 +181,7 @@ class _Sorted:
         )
 
 
-def _note_hashes(
-    batch: _Sorted, rows: NDArray[np.int64], decision: Decision, *, again: bool
-) -> None:
+def _note_hashes(batch: _Sorted, rows: Ints, decision: Decision, *, again: bool) -> None:
     """Note the hashes of an unbroken run; messages of version 1 have none."""
     hashes, first = batch.hashes[rows], int(rows[0])
     if hashes.any():

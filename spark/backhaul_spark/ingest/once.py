@@ -10,33 +10,29 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Iterator
 from datetime import date
-from typing import TYPE_CHECKING, TypeAlias
+from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 from deltalake import DeltaTable
-from deltalake.exceptions import CommitFailedError
-from deltalake.transaction import AddAction, RemoveAction
 
-from backhaul_spark.errors import TablesBusyError
-from backhaul_spark.tables.compaction import UPKEEP_APP, DataFile, data_files
+from backhaul_runtime.clock import Clock
+from backhaul_spark.tables.compaction import UPKEEP_APP
 from backhaul_spark.tables.delta import (
-    add_action,
     commit_files,
     committed_ingest,
     dataset_of,
+    one_at_a_time,
     open_table,
-    remove_action,
     table_uri,
 )
-from backhaul_spark.tables.files import open_input
-from backhaul_spark.tables.part_file import read_batches, without_rows
+from backhaul_spark.tables.files import DataFile, data_files, open_input
+from backhaul_spark.tables.part_file import read_batches
+from backhaul_spark.tables.rewrite import without
 from backhaul_spark.tables.said_again import LETTER, digests, on_live
 from backhaul_spark.tables.schemas import POINTS_TABLE
-
-if TYPE_CHECKING:
-    from backhaul_runtime.clock import Clock
 
 # Of a day that are compared at once: some 400 bytes each.
 ROWS_AT_ONCE = 1 << 20
@@ -75,22 +71,12 @@ def _of_day(root: str, table: DeltaTable, day: date, clock: Clock) -> int:
     for part in range(parts):
         places |= doubles(_of_part(_read(uri, files), part, parts))
     number, now_ns = table.version() + 1, clock.now_ns()
-    actions: list[AddAction | RemoveAction] = []
-    for file in files if places else ():
-        changed, rest = without_rows(
-            *(uri, file.path, file.partition, number),
-            keep=lambda batch: _mask(batch, places),
-            columns=["letter", *_PLACE],
-        )
-        if changed:
-            actions.append(remove_action(file.path, file.size, file.partition, now_ns))
-        if rest is not None:
-            actions.append(add_action(rest, now_ns))
+    keep, columns = partial(_mask, places=places), ["letter", *_PLACE]
+    found = without(uri, files if places else (), number, now_ns, keep=keep, columns=columns)
+    actions = [action for _, _, each in found for action in each]
     if actions:
-        try:
+        with one_at_a_time(root, "maintain", "somebody else tidies up points"):
             commit_files(table, POINTS_TABLE, actions, {UPKEEP_APP: number})
-        except CommitFailedError as error:
-            raise TablesBusyError(root, "somebody else tidies up points", "maintain") from error
     return len(places)
 
 

@@ -7,24 +7,20 @@ decides as of any message, so each is there once however often it is taken up.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Iterator
 
+import pyarrow as pa  # type: ignore[import-untyped]
+
+from backhaul_runtime.clock import Clock
 from backhaul_spark.nats.dictionaries import CODE, DictionaryReader
 from backhaul_spark.nats.direct_get import read_range
+from backhaul_spark.nats.endpoint import Endpoint
 from backhaul_spark.nats.messages import message_batch
 from backhaul_spark.tables.part_writer import TaskReport, write_parts
+from backhaul_spark.tables.said_again import Note
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
-
-    import pyarrow as pa  # type: ignore[import-untyped]
-
-    from backhaul_runtime.clock import Clock
-    from backhaul_spark.nats.endpoint import Endpoint
-    from backhaul_spark.tables.said_again import Note
-
-    Place = tuple[str, int]
-    """Stream and sequence."""
+Place = tuple[str, int]
+"""Stream and sequence."""
 
 AT_ONCE = 256
 """Messages that one batch takes up: they pass through the driver."""

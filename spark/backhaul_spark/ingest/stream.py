@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
 import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame, SparkSession
@@ -13,14 +12,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 from backhaul_runtime.clock import Clock
 from backhaul_spark import errors
 from backhaul_spark.checkpoint import checkpoint_uri, prepare_checkpoint, with_scheme
+from backhaul_spark.ingest.batch import BatchOutcome, Ingest
 from backhaul_spark.ingest.checkpoint_files import batch_digest, checkpoint_id
 from backhaul_spark.ingest.owed import Owed
 from backhaul_spark.nats.dictionaries import DictionaryReader
 from backhaul_spark.source.jetstream_source import JetStreamSource, SourceSettings
 from backhaul_spark.tables.part_writer import REPORT_COLUMNS, TaskReport, write_parts
-
-if TYPE_CHECKING:
-    from backhaul_spark.ingest.batch import BatchOutcome, Ingest
 
 _LOOK_S = 1
 _LATE, _STARTS_MAX = "Python worker failed to connect back", 5

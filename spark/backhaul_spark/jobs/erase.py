@@ -7,19 +7,19 @@ for all that were ever erased, so that nothing which an older writer brought sta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
+from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
-from deltalake.transaction import AddAction, RemoveAction
+from deltalake.transaction import AddAction
 
 from backhaul_codec.subjects import IMPORT
+from backhaul_runtime.clock import Clock
 from backhaul_spark.columns import STAMP
 from backhaul_spark.completeness.hour_reports import HOUR_REPORTS_APP
 from backhaul_spark.completeness.states import RUN_APP
@@ -27,7 +27,7 @@ from backhaul_spark.errors import TablesBusyError
 from backhaul_spark.places.stored import PLACES_APP
 from backhaul_spark.rollup.rollup import ROLLUP_APP
 from backhaul_spark.sink.alert_tables import APP as TWIN_APP
-from backhaul_spark.tables.compaction import UPKEEP_APP, DataFile, data_files
+from backhaul_spark.tables.compaction import UPKEEP_APP
 from backhaul_spark.tables.delta import (
     INGEST_APP,
     add_action,
@@ -36,10 +36,11 @@ from backhaul_spark.tables.delta import (
     make_table,
     open_if_there,
     open_table,
-    remove_action,
     table_uri,
 )
-from backhaul_spark.tables.part_file import PartFile, without_rows
+from backhaul_spark.tables.files import DataFile, data_files
+from backhaul_spark.tables.part_file import PartFile
+from backhaul_spark.tables.rewrite import Action, without
 from backhaul_spark.tables.schemas import (
     ALERTS_TABLE,
     COVERAGE_TABLE,
@@ -57,9 +58,6 @@ from backhaul_spark.tables.schemas import (
     TableSpec,
 )
 from backhaul_spark.tables.traces import drop_former_files, forget_former_values
-
-if TYPE_CHECKING:
-    from backhaul_runtime.clock import Clock
 
 _TRIES = 10
 # The ids that their owners move whenever they take files out: of two who do at a time Delta refuses one.
@@ -179,24 +177,16 @@ class TableErasure:
         about = _About.of(spec, devices)
         if about is None:
             return 0
-        table, uri, now_ns = (
-            open_table(self._root, spec),
-            table_uri(self._root, spec.name),
-            self._clock.now_ns(),
-        )
-        number = table.version() + 1
-        actions: list[AddAction | RemoveAction] = []
+        table, uri = open_table(self._root, spec), table_uri(self._root, spec.name)
+        number, now_ns = table.version() + 1, self._clock.now_ns()
+        files = (file for file in data_files(table, spec) if file.may_have(devices))
+        found = without(uri, files, number, now_ns, keep=about.stays, columns=about.columns)
+        actions: list[Action] = []
         rows, days = 0, dict[str, DataFile]()
-        for file in _may_hold(table, data_files(table, spec), devices):
-            changed, rest = without_rows(
-                *(uri, file.path, file.partition, number), keep=about.stays, columns=about.columns
-            )
-            if changed:
-                rows += file.rows - (rest["rows"] if rest is not None else 0)
-                actions.append(remove_action(file.path, file.size, file.partition, now_ns))
-            if rest is not None:
-                actions.append(add_action(rest, now_ns))
-            if changed and spec is HOUR_REPORTS_TABLE:
+        for file, gone, changes in found:
+            rows += gone
+            actions += changes
+            if spec is HOUR_REPORTS_TABLE:
                 days[file.partition["date"]] = file
         actions += [self._blanked(table, each, devices, number, now_ns) for each in days.values()]
         if actions:
@@ -263,23 +253,6 @@ def erased_devices(root: str) -> dict[str, dict[str, Any]]:
         place = rows.schema.get_field_index(name)
         rows = rows.set_column(place, name, rows.column(name).cast(pa.int64()))
     return {row["device"]: row for row in rows.to_pylist()}
-
-
-def _may_hold(
-    table: DeltaTable, files: Iterable[DataFile], devices: list[str]
-) -> Iterator[DataFile]:
-    """Yield the files whose least and greatest device leave room for one of these, or are not known."""
-    actions = pa.table(table.get_add_actions(flatten=True))
-    names = ("path", "min.device", "max.device")
-    if not set(names) <= set(actions.column_names):
-        yield from files
-        return
-    columns = (actions.column(name).to_pylist() for name in names)
-    bounds = {unquote(path): (low, high) for path, low, high in zip(*columns, strict=True)}
-    for file in files:
-        low, high = bounds[file.path]
-        if low is None or high is None or any(low <= device <= high for device in devices):
-            yield file
 
 
 def _not_in(batch: pa.RecordBatch, devices: list[str]) -> pa.Array:

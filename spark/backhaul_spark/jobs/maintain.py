@@ -17,54 +17,40 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import pyarrow as pa  # type: ignore[import-untyped]
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError
 
+from backhaul_runtime.clock import Clock
 from backhaul_spark.decode.points import TIMELESS
 from backhaul_spark.errors import TableMissingError, TablesBusyError
 from backhaul_spark.ingest.once import remove_doubles
 from backhaul_spark.jobs.erase import TableErasure
 from backhaul_spark.places.stored import PLACES_APP
-from backhaul_spark.rollup.rollup import POINTS_FROM, ROLLUP_APP
-from backhaul_spark.tables.compaction import UPKEEP_APP, DataFile, compact, data_files
+from backhaul_spark.rollup.plan import POINTS_FROM
+from backhaul_spark.rollup.rollup import ROLLUP_APP
+from backhaul_spark.tables.compaction import UPKEEP_APP, compact
 from backhaul_spark.tables.delta import (
     commit_files,
     open_if_there,
     open_table,
-    remove_action,
     table_uri,
 )
-from backhaul_spark.tables.files import file_paths
+from backhaul_spark.tables.files import DataFile, data_files, file_paths
 from backhaul_spark.tables.schemas import (
     COVERAGE_TABLE,
-    FENCES_SUPERSEDED,
     FORKS_TABLE,
-    HOUR_REPORTS_SUPERSEDED,
     INGEST_TABLES,
     PLACE_STATES_TABLE,
     POINTS_TABLE,
-    ROLLUPS_SUPERSEDED,
     ROLLUPS_TABLE,
-    STOPS_SUPERSEDED,
+    SUPERSEDED,
     TABLES,
-    TRIPS_SUPERSEDED,
     TableSpec,
 )
 from backhaul_spark.tables.superseded import KEPT_FROM
 
-if TYPE_CHECKING:
-    from backhaul_runtime.clock import Clock
-
-SUPERSEDED = (
-    ROLLUPS_SUPERSEDED,
-    HOUR_REPORTS_SUPERSEDED,
-    TRIPS_SUPERSEDED,
-    STOPS_SUPERSEDED,
-    FENCES_SUPERSEDED,
-)
 # Those to which rows are only appended. The others are written anew by their owners: coverage is
 # merged by ingest, rollups and completeness reports take their small files along.
 APPENDED = (
@@ -174,16 +160,12 @@ class Maintenance:
         seen = (rollups.transaction_version(ROLLUP_APP) if rollups else None) or 0
         if (states := open_if_there(self._root, PLACE_STATES_TABLE)) is not None:
             seen = min(seen, states.transaction_version(PLACES_APP) or 0)
-        ingests = {
-            each["path"]: each["max.ingest"]
-            for each in pa.table(points.get_add_actions(flatten=True)).to_pylist()
-        }
         files = [
             file
             for file in data_files(points, spec)
             if str(TIMELESS) < file.partition["date"] < str(first)
         ]
-        gone = [file for file in files if ingests[file.path] <= seen]
+        gone = [file for file in files if file.bounds["max.ingest"] <= seen]
         self._done.unseen_points = sum(file.rows for file in files) - sum(f.rows for f in gone)
         self._remove(points, spec, gone)
 
@@ -201,7 +183,7 @@ class Maintenance:
         if not files:
             return
         now_ns = self._clock.now_ns()
-        actions = [remove_action(each.path, each.size, each.partition, now_ns) for each in files]
+        actions = [each.removal(now_ns) for each in files]
         commit_files(table, spec, actions, {UPKEEP_APP: table.version() + 1})
         self._done.removed_rows[spec.name] = sum(file.rows for file in files)
 

@@ -8,17 +8,13 @@ that was lost), the message is set aside with the code `dictionary`, and taken u
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from backhaul_codec import CodecError
 from backhaul_codec.subjects import DICTIONARY_STREAM, stored_dictionary_subject
 from backhaul_codec.wire.dictionaries import digest_in, plain, read_dictionary
 from backhaul_spark.nats.direct_get import borrowed
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from backhaul_spark.nats.endpoint import Endpoint
+from backhaul_spark.nats.endpoint import Endpoint
 
 CODE = "dictionary"
 """Of a message whose dictionary is not there."""

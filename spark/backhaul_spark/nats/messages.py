@@ -8,7 +8,6 @@ Bodies are only peeked at here; what is wrong inside one shows when it is decode
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
@@ -24,11 +23,8 @@ from backhaul_codec.subjects import (
     parse_uplink,
 )
 from backhaul_spark.columns import STAMP, columns
-
-if TYPE_CHECKING:
-    from backhaul_spark.nats.offsets import Span
-    from backhaul_spark.nats.stored import Stored
-
+from backhaul_spark.nats.offsets import Span
+from backhaul_spark.nats.stored import Stored
 
 # `code`: null for a good message; `missing`: of a gap, how many messages from `stream_seq` on, 0 where
 # that is not known.

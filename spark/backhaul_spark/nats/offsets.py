@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from backhaul_spark.errors import (
     MessagesGoneError,
@@ -18,9 +18,7 @@ from backhaul_spark.errors import (
     StreamMissingError,
     StreamRecreatedError,
 )
-
-if TYPE_CHECKING:
-    from backhaul_spark.nats.stored import StreamInfo
+from backhaul_spark.nats.stored import StreamInfo
 
 OnGap = Literal["fail", "record"]
 VERSION = 1

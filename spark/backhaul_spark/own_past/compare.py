@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
+from backhaul_spark.arrays import Floats, Ints
 
 DAYS_MIN = 3
 """A past of fewer days says nothing."""
@@ -38,7 +34,7 @@ class Unlike:
     score: Floats
     value: Floats
     usual: Floats
-    days: NDArray[np.int64]
+    days: Ints
 
 
 def unlike_past(levels: Floats, past_levels: Floats | None, past_spreads: Floats | None) -> Unlike:

@@ -6,14 +6,9 @@ or it lives elsewhere. A sensor that drifts or sticks, and one that is off, are 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
+from backhaul_spark.arrays import Floats, Ints
 
 HOURS = 24
 STEPS = 4
@@ -39,7 +34,7 @@ class Rhythms:
         rows: numbers of the devices that are asked about, shape (n,).
     """
 
-    def __init__(self, rows: NDArray[np.int64]) -> None:
+    def __init__(self, rows: Ints) -> None:
         self._rows = rows
         self._off = np.zeros((len(rows), HOURS * STEPS))
         self._signals = np.zeros(len(rows), np.int64)

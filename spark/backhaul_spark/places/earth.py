@@ -11,11 +11,9 @@ import math
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats: TypeAlias = NDArray[np.float64]
-Ints: TypeAlias = NDArray[np.int64]
-Flags: TypeAlias = NDArray[np.bool_]
+from backhaul_spark.arrays import Floats, Ints
+
 Series: TypeAlias = tuple[Ints, Floats]
 """Readings of one series: times (n,) in ns, ascending, each once, and values (n,)."""
 

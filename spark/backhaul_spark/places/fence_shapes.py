@@ -8,8 +8,9 @@ from functools import cached_property
 import numpy as np
 import shapely  # type: ignore[import-untyped]
 
+from backhaul_spark.arrays import Flags, Floats
 from backhaul_spark.places.crossings import Fence
-from backhaul_spark.places.earth import Flags, Floats, chord_m, places
+from backhaul_spark.places.earth import chord_m, places
 from backhaul_spark.places.fixes import Fix
 
 

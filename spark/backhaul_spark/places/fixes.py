@@ -10,7 +10,8 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from backhaul_spark.places.earth import Floats, Ints, Series, arc_m, places
+from backhaul_spark.arrays import Floats, Ints
+from backhaul_spark.places.earth import Series, arc_m, places
 from backhaul_spark.places.settings import PlacesSettings, ns
 
 # Receivers without a fix say 0, 0; that is at sea.

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
+from deltalake import DeltaTable
 
+from backhaul_spark.arrays import Ints
 from backhaul_spark.places.chain import HourChain
 from backhaul_spark.places.crossings import Fence
-from backhaul_spark.places.earth import Ints
 from backhaul_spark.places.fold import VehicleFold
 from backhaul_spark.places.row_table import Recomputed
 from backhaul_spark.places.rows import complete
@@ -21,11 +21,7 @@ from backhaul_spark.places.settings import PlacesSettings
 from backhaul_spark.places.stored import Stored
 from backhaul_spark.places.tasks import STATES, FoldHours, Stretch, cut
 from backhaul_spark.rollup.plan import paths_within
-
-if TYPE_CHECKING:
-    from deltalake import DeltaTable
-
-    from backhaul_spark.rollup.rollup import Task
+from backhaul_spark.rollup.rollup import Task
 
 # Hours of devices that one task takes on at a time.
 TASK_HOURS = 1 << 10

@@ -19,14 +19,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date
 from itertools import chain
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
+from backhaul_runtime.clock import Clock
 from backhaul_spark.places.crossings import Fence
 from backhaul_spark.places.folding import Folding
 from backhaul_spark.places.row_table import RowTable
@@ -37,67 +36,43 @@ from backhaul_spark.places.stored import (
     SETTINGS_APP,
     VOID,
     put,
-    take_out,
     void_hours,
 )
-from backhaul_spark.places.tasks import TOUCHED, FindHours, first_touches
-from backhaul_spark.rollup.plan import bundles, files_of, last_to_look_at, last_to_sum_up
-from backhaul_spark.rollup.rollup import POINTS_FROM, Task, one_at_a_time
+from backhaul_spark.places.tasks import HOUR_NS
+from backhaul_spark.rollup.plan import files_of, first_window, touched_since
+from backhaul_spark.rollup.rollup import Round, Task
+from backhaul_spark.rollup.tasks import Touch
 from backhaul_spark.tables.delta import (
     commit_files,
     committed_ingest,
     make_table,
+    one_at_a_time,
     open_table,
-    table_uri,
 )
+from backhaul_spark.tables.files import data_files
 from backhaul_spark.tables.schemas import (
-    FENCES_SUPERSEDED,
     FENCES_TABLE,
     PLACE_STATES_TABLE,
     POINTS_TABLE,
-    STOPS_SUPERSEDED,
     STOPS_TABLE,
-    TRIPS_SUPERSEDED,
     TRIPS_TABLE,
 )
 from backhaul_spark.tables.superseded import STAMP_APP, next_stamp_us
 
-if TYPE_CHECKING:
-    from backhaul_runtime.clock import Clock
-
 # Hours of devices that one commit takes on at most; a state is about 2 KB.
 ROUND_HOURS = 1 << 16
-# The first hour since 1970 that an int64 of ns has.
-FIRST_HOUR = -2_562_047
-SPECS = (
-    (TRIPS_TABLE, TRIPS_SUPERSEDED),
-    (STOPS_TABLE, STOPS_SUPERSEDED),
-    (FENCES_TABLE, FENCES_SUPERSEDED),
-)
+SPECS = (TRIPS_TABLE, STOPS_TABLE, FENCES_TABLE)
 
 
 @dataclass(frozen=True, slots=True)
-class PlacesRun:
-    """The result of one run: rows of all three tables, and the ingests it covered (after, up to).
+class PlacesRun(Round):
+    """The result of one run: rows of all three tables, and of what is too late hours of devices.
 
-    `withdrawn` rows are no more; `too_late` counts hours of devices whose day retention has taken out;
-    `anew`: all of it was computed anew, as settings or fences are others.
+    `withdrawn` rows are no more; `anew`: all of it was computed anew, as settings or fences are others.
     """
 
-    after_ingest: int
-    ingest: int
-    created: int = 0
-    restated: int = 0
     withdrawn: int = 0
-    too_late: int = 0
     anew: bool = False
-
-    def then(self, later: PlacesRun) -> PlacesRun:
-        """Return the sum of both results."""
-        counts = ("created", "restated", "withdrawn", "too_late")
-        sums: dict[str, int] = {name: getattr(self, name) + getattr(later, name) for name in counts}
-        anew = self.anew or later.anew
-        return replace(later, after_ingest=self.after_ingest, anew=anew, **sums)
 
 
 class Places:
@@ -128,10 +103,11 @@ class Places:
         self._root, self._clock, self._run_tasks, self._after = root, clock, runner, after
         self._settings, self._fences = settings, fences
         self._digest = digest_of(settings, fences)
+        self._touch = Touch(("device",), "hour", HOUR_NS, tuple(settings.roles()))
         self._points = open_table(root, POINTS_TABLE)
         self._states = make_table(root, PLACE_STATES_TABLE)
         with one_at_a_time(root, "places"):
-            self._tables = [RowTable(root, *specs, clock) for specs in SPECS]
+            self._tables = [RowTable(root, spec, clock) for spec in SPECS]
 
     def run(self) -> PlacesRun:
         """Bring the tables up to date; does nothing when nothing came in.
@@ -158,20 +134,24 @@ class Places:
         run, at_us = self._claim({})
         with one_at_a_time(self._root, "places"):
             for table in self._tables:
-                table.clear(self._first_hour(), run, at_us)
-            actions = take_out(self._states, at_us)
+                table.clear(first_window(self._points, HOUR_NS), run, at_us)
+            files = data_files(self._states, PLACE_STATES_TABLE)
+            actions = [file.removal(at_us * 1000) for file in files]
             commit_files(self._states, PLACE_STATES_TABLE, actions, apps | {RUN_APP: run})
         self._after("cleared")
         return True
 
     def _round(self, last: int) -> PlacesRun:
         done = self._states.transaction_version(PLACES_APP) or 0
-        first = self._first_hour()
+        first = first_window(self._points, HOUR_NS)
         void = [(device, hour) for device, hour in void_hours(self._states) if hour >= first]
         if last <= done and not void:
             return PlacesRun(done, done)
         files = files_of(self._points)
-        touched, target = self._touched(files, done, last)
+        touched, target = self._touch.schema.empty_table(), done
+        if last > done:
+            how = self._run_tasks, self._touch, ROUND_HOURS
+            touched, target = touched_since(self._points, files, (done, last), *how)
         kept = touched.filter(pc.field("hour") >= first)
         self._after("touched")
         due: defaultdict[str, set[int]] = defaultdict(set)
@@ -200,19 +180,7 @@ class Places:
         self._after("states")
         created, restated, withdrawn = counts.tolist()
         too_late = touched.num_rows - kept.num_rows
-        return PlacesRun(done, target, created, restated, withdrawn, too_late)
-
-    def _touched(self, files: pa.Table, done: int, last: int) -> tuple[pa.Table, int]:
-        """Return the hours that are due (schema TOUCHED), and up to which ingest."""
-        if last <= done:
-            return TOUCHED.empty_table(), done
-        last = last_to_look_at(files, done, last)
-        fresh = files.filter((pc.field("last_ingest") > done) & (pc.field("first_ingest") <= last))
-        uri, roles = table_uri(self._root, POINTS_TABLE.name), dict(self._settings.roles())
-        finds = [FindHours(uri, tuple(paths), done, last, roles) for paths in bundles(fresh)]
-        found = first_touches(pa.concat_tables([TOUCHED.empty_table(), *self._run_tasks(finds)]))
-        target = last_to_sum_up(found, last, ROUND_HOURS)
-        return found.filter(pc.field("ingest") <= target), target
+        return PlacesRun(done, target, created, restated, too_late, withdrawn)
 
     def _claim(self, voided: Mapping[tuple[str, int], str]) -> tuple[int, int]:
         """Take the number of this run, so that no other one that began before can commit; return it and the time."""
@@ -223,10 +191,3 @@ class Places:
         with one_at_a_time(self._root, "places"):
             commit_files(self._states, PLACE_STATES_TABLE, actions, {RUN_APP: run})
         return run, at_us
-
-    def _first_hour(self) -> int:
-        """Return the first hour (since 1970) of which the table has, or had, all points."""
-        day = self._points.metadata().configuration.get(POINTS_FROM)
-        if not day:
-            return FIRST_HOUR
-        return (date.fromisoformat(day) - date(1970, 1, 1)).days * 24

@@ -7,7 +7,8 @@ from typing import TypeAlias
 import msgspec
 import numpy as np
 
-from backhaul_spark.places.earth import Floats, Ints, Series
+from backhaul_spark.arrays import Floats, Ints
+from backhaul_spark.places.earth import Series
 from backhaul_spark.places.settings import PlacesSettings
 
 Shares: TypeAlias = tuple[list[float], list[int]]

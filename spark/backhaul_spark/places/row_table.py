@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
+from backhaul_runtime.clock import Clock
 from backhaul_spark.columns import STAMP
-from backhaul_spark.places.files import File, Rewrite, may_have
 from backhaul_spark.places.rows import KEYS, Row, figures_of
 from backhaul_spark.places.stored import RUN_APP
 from backhaul_spark.places.tasks import HOUR_NS
 from backhaul_spark.tables.delta import commit_files, make_table
+from backhaul_spark.tables.files import DataFile
+from backhaul_spark.tables.rewrite import Rewrite
 from backhaul_spark.tables.schemas import FENCES_TABLE, TableSpec
 from backhaul_spark.tables.superseded import Superseded
-
-if TYPE_CHECKING:
-    from backhaul_runtime.clock import Clock
 
 
 @dataclass(slots=True)
@@ -43,17 +42,16 @@ class RowTable:
     Args:
         root: the table root.
         spec: the table.
-        superseded: the table of its former rows.
-        clock: for since when these are kept.
+        clock: for since when former rows are kept.
 
     Raises:
         CommitFailedError: another run is at work.
     """
 
-    def __init__(self, root: str, spec: TableSpec, superseded: TableSpec, clock: Clock) -> None:
+    def __init__(self, root: str, spec: TableSpec, clock: Clock) -> None:
         self.spec = spec
         self.table = make_table(root, spec)
-        self._superseded = Superseded(root, superseded, self.table, spec, RUN_APP, clock)
+        self._superseded = Superseded(root, self.table, spec, RUN_APP, clock)
         # Times are there as numbers, too.
         self._figures = [name for name in figures_of(spec) if spec.schema.field(name).type != STAMP]
         self._keys = KEYS[spec.name]
@@ -157,13 +155,13 @@ class RowTable:
         return repr([row.get(name) for name in self._figures])
 
 
-def _wanted(done: Recomputed) -> Callable[[File], bool]:
+def _wanted(done: Recomputed) -> Callable[[DataFile], bool]:
     devices = sorted(done.hours)
     lowest = min((min(hours) for hours in done.hours.values() if hours), default=0)
 
-    def wanted(file: File) -> bool:
-        newest, open_ = file.get("max.closed"), file.get("null_count.closed")
+    def wanted(file: DataFile) -> bool:
+        newest, open_ = file.bounds.get("max.closed"), file.bounds.get("null_count.closed")
         late = newest is None or newest >= lowest
-        return may_have(file, devices) and (late or open_ is None or open_ > 0)
+        return file.may_have(devices) and (late or open_ is None or open_ > 0)
 
     return wanted

@@ -7,15 +7,14 @@ from collections.abc import Collection, Iterator, Mapping
 from datetime import date, timedelta
 from itertools import dropwhile
 from typing import TypeAlias
-from urllib.parse import unquote
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 from deltalake import DeltaTable
-from deltalake.transaction import AddAction, RemoveAction
 
-from backhaul_spark.places.files import File, Rewrite, may_have
-from backhaul_spark.tables.delta import dataset_of, remove_action
+from backhaul_spark.tables.delta import dataset_of
+from backhaul_spark.tables.files import DataFile, data_files
+from backhaul_spark.tables.rewrite import Action, Rewrite
 from backhaul_spark.tables.schemas import PLACE_STATES_TABLE
 
 # Application ids of the table: up to which ingest positions were looked at, the settings (a number that stands for
@@ -42,9 +41,9 @@ class Stored:
     def __init__(self, table: DeltaTable, devices: Collection[str]) -> None:
         self._data = dataset_of(table, PLACE_STATES_TABLE)
         self._devices = pa.array(sorted(devices), pa.string())
-        files = pa.table(table.get_add_actions(flatten=True)).to_pylist()
-        some = [file for file in files if may_have(file, self._devices.to_pylist())]
-        self._days: list[date] = sorted({file["partition.date"] for file in some})
+        names, files = sorted(devices), data_files(table, PLACE_STATES_TABLE)
+        days = {file.partition["date"] for file in files if file.may_have(names)}
+        self._days = sorted(map(date.fromisoformat, days))
         self._held: OrderedDict[date, Hours] = OrderedDict()
 
     def before(self, hours: Mapping[str, int]) -> dict[str, str]:
@@ -97,29 +96,16 @@ def void_hours(table: DeltaTable) -> list[tuple[str, int]]:
     return [(row["device"], row["hour"]) for row in rows.to_pylist()]
 
 
-def take_out(table: DeltaTable, at_us: int) -> list[RemoveAction]:
-    """Return the actions that take all states out."""
-    return [
-        remove_action(
-            unquote(file["path"]),
-            file["size_bytes"],
-            {"date": str(file["partition.date"])},
-            at_us * 1000,
-        )
-        for file in pa.table(table.get_add_actions(flatten=True)).to_pylist()
-    ]
-
-
 def put(
     table: DeltaTable, states: Mapping[tuple[str, int], str], ingest: int, at_us: int
-) -> list[AddAction | RemoveAction]:
+) -> list[Action]:
     """Return the actions that put states in the place of those of the same hours."""
     rewrite = Rewrite(table, PLACE_STATES_TABLE, ("device", "hour"), ingest, at_us)
     devices = sorted({device for device, _ in states})
-    days = {day_of(hour) for _, hour in states}
+    days = {str(day_of(hour)) for _, hour in states}
 
-    def wanted(file: File) -> bool:
-        return file["partition.date"] in days and may_have(file, devices)
+    def wanted(file: DataFile) -> bool:
+        return file.partition["date"] in days and file.may_have(devices)
 
     for file, rows in rewrite.files(wanted):
         names, hours = rows.column("device").to_pylist(), rows.column("hour").to_pylist()

@@ -1,4 +1,4 @@
-"""The two tasks of a run: find touched hours, and fold hours. Executor side, without Spark."""
+"""Fold hours: the task of a run. Executor side, without Spark."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
 from backhaul_codec.points import FLOAT64, INT64, UINT64
+from backhaul_spark.arrays import Flags, Ints
 from backhaul_spark.columns import columns
 from backhaul_spark.places.crossings import Fence
-from backhaul_spark.places.earth import Flags, Ints, Series
+from backhaul_spark.places.earth import Series
 from backhaul_spark.places.fence_shapes import Shapes
 from backhaul_spark.places.fold import Inside, VehicleFold
 from backhaul_spark.places.segments import Row
 from backhaul_spark.places.settings import Names, PlacesSettings, Role
-from backhaul_spark.rollup.read import Wanted, readings
+from backhaul_spark.rollup.read import Wanted, readings, series_places
 
 HOUR_NS = 3_600_000_000_000
-TOUCHED = columns("device string, hour bigint, ingest bigint")
 # A state after an hour (table `states`), or a row that became certain in it; `body` is JSON.
 FOLDED = columns("device string, hour bigint, table string, body string")
 STATES = "states"
@@ -32,37 +32,6 @@ ROLES: tuple[Role, ...] = ("lat", "lon", "energy", "running")
 _ORDER = ("device", "role", "time_ns", "seq", "index", "epoch", "lane")
 _READ = ("device", "node", "type", "key", "time_ns", "seq", "index", "epoch", "lane")
 _VALUES = ("dtype", "value_f64", "value_i64")
-_MERGE_ROWS = 1 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class FindHours:
-    """Find the hours of each device that its series have readings in after ingest `done`, up to `last`."""
-
-    uri: str
-    paths: tuple[str, ...]
-    done: int
-    last: int
-    roles: Mapping[Names, Role]
-
-    def run(self) -> pa.Table:
-        """Return each hour once (schema TOUCHED), with the first ingest that came into it."""
-        found = [TOUCHED.empty_table()]
-        wanted, asked = Wanted(self.done, self.last), [*_READ[:5], "ingest"]
-        for batch in readings(self.uri, self.paths, asked, wanted):
-            rows = batch.filter(pa.array(_roles(batch, self.roles) >= 0))
-            hour = np.floor_divide(rows.column("time_ns").to_numpy(), HOUR_NS)
-            cells = [rows.column("device").cast(pa.string()), pa.array(hour), rows.column("ingest")]
-            found.append(first_touches(pa.Table.from_arrays(cells, schema=TOUCHED)))
-            if sum(part.num_rows for part in found) > _MERGE_ROWS:
-                found = [first_touches(pa.concat_tables(found))]
-        return first_touches(pa.concat_tables(found))
-
-
-def first_touches(rows: pa.Table) -> pa.Table:
-    """Return each hour of each device once (schema TOUCHED), with the lowest of its ingests."""
-    found = rows.group_by(["device", "hour"]).aggregate([("ingest", "min")])
-    return found.rename_columns({"ingest_min": "ingest"}).select(TOUCHED.names).cast(TOUCHED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +123,8 @@ class FoldHours:
 
 def _numbers(batch: pa.RecordBatch, roles: Mapping[Names, Role]) -> pa.Table:
     """Return the readings that are finite numbers of these series: _ORDER and `value`."""
-    role = _roles(batch, roles)
+    codes = np.array([*map(ROLES.index, roles.values()), -1], np.int8)
+    role = codes[series_places(batch, roles)]
     dtype = batch.column("dtype").to_numpy()
     bits = pc.fill_null(batch.column("value_i64"), 0).to_numpy()
     floats = pc.fill_null(batch.column("value_f64"), 0.0).to_numpy()
@@ -171,19 +141,6 @@ def _numbers(batch: pa.RecordBatch, roles: Mapping[Names, Role]) -> pa.Table:
         "value": pa.array(value),
     }
     return pa.table(cells).filter(pa.array(there))
-
-
-def _roles(batch: pa.RecordBatch, roles: Mapping[Names, Role]) -> NDArray[np.int8]:
-    """Return of each row the place of its role in ROLES, -1 for other series; names are dictionaries."""
-    found = np.full(batch.num_rows, -1, np.int8)
-    for names, role in roles.items():
-        same = np.ones(batch.num_rows, bool)
-        for name, text in zip(("node", "type", "key"), names, strict=True):
-            column = batch.column(name)
-            equal = pc.equal(column.dictionary, pa.scalar(text, column.dictionary.type))
-            same &= equal.take(column.indices).to_numpy(zero_copy_only=False)
-        found[same] = ROLES.index(role)
-    return found
 
 
 def _by_hour(rows: pa.Table) -> dict[str, dict[int, dict[Role, Series]]]:
@@ -206,9 +163,7 @@ def _by_hour(rows: pa.Table) -> dict[str, dict[int, dict[Role, Series]]]:
     return found
 
 
-def _differ(
-    *keys: Ints | NDArray[np.int8],
-) -> Flags:
+def _differ(*keys: Ints | NDArray[np.int8]) -> Flags:
     """Return whether each row but the last differs from the next one in a key."""
     found: Flags = np.logical_or.reduce([key[1:] != key[:-1] for key in keys])
     return found

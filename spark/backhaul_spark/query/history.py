@@ -16,6 +16,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from backhaul_codec.state.point_text import shown
 from backhaul_spark.columns import STAMP
+from backhaul_spark.decode.series import OneSeries
 from backhaul_spark.decode.series import parse_series as parse_names
 from backhaul_spark.errors import NothingFoundError, OptionError
 from backhaul_spark.query.series_points import (
@@ -26,7 +27,8 @@ from backhaul_spark.query.series_points import (
     SeriesPoints,
 )
 from backhaul_spark.rollup.known_at import LENGTHS, rollups_known_at
-from backhaul_spark.rollup.rollup import POINTS_FROM, ROLLUP_APP
+from backhaul_spark.rollup.plan import points_from
+from backhaul_spark.rollup.rollup import ROLLUP_APP
 from backhaul_spark.tables.delta import committed_ingest, dataset_of, open_if_there, open_table
 from backhaul_spark.tables.said_again import LETTER
 from backhaul_spark.tables.schemas import POINTS_TABLE, ROLLUPS_TABLE
@@ -38,19 +40,6 @@ MINUTES_UP_TO = timedelta(days=10)
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
-    """Names one series of one device."""
-
-    device: str
-    node: str
-    type: str
-    key: str = ""
-
-    def __str__(self) -> str:
-        return ".".join(filter(None, (self.node, self.type, self.key)))
-
-
-@dataclass(frozen=True, slots=True)
 class Answer:
     """The history of a series.
 
@@ -59,7 +48,7 @@ class Answer:
     are ingest numbers: where they differ, the rollups have not seen everything yet.
     """
 
-    series: Series
+    series: OneSeries
     resolution: Resolution
     start: datetime
     end: datetime
@@ -69,9 +58,9 @@ class Answer:
     ingested: int
 
 
-def parse_series(device: str, text: str) -> Series:
+def parse_series(device: str, text: str) -> OneSeries:
     """Read `node.type` or `node.type.key`; names with other signs percent-encoded, as in subjects."""
-    return Series(device, *parse_names(text, "--series"))
+    return OneSeries(device, *parse_names(text, "--series"))
 
 
 def parse_time(option: str, text: str | None) -> datetime | None:
@@ -100,13 +89,12 @@ class History:
         self._points = open_table(root, POINTS_TABLE)
         self._series = SeriesPoints(root, self._points)
         self._rollups = open_if_there(root, ROLLUPS_TABLE)
-        kept_from = self._points.metadata().configuration.get(POINTS_FROM)
         # Of days before this one retention has taken the points; their rollups stay.
-        self._kept_from = date.fromisoformat(kept_from) if kept_from else None
+        self._kept_from = points_from(self._points)
 
     def ask(
         self,
-        series: Series,
+        series: OneSeries,
         start: datetime | None = None,
         end: datetime | None = None,
         resolution: Resolution | Literal["auto"] = "auto",
@@ -138,7 +126,7 @@ class History:
         return Answer(series, chosen, start, end, rows, untimed, rolled or 0, ingested)
 
     def finest(
-        self, series: Series, start: datetime | None, end: datetime | None, rows_max: int
+        self, series: OneSeries, start: datetime | None, end: datetime | None, rows_max: int
     ) -> Resolution:
         """Return the finest resolution in which a series has at most so many rows; hours in the end.
 
@@ -149,7 +137,7 @@ class History:
             first, last = self._extent(series)
             start, end = start or first, end or last + timedelta(microseconds=1)
         whole = not self._kept_from or start.astimezone(UTC).date() >= self._kept_from
-        asked = Asked(_names(series), _TIMED, _us(start), _us(end), deleted=True)
+        asked = Asked(series, _TIMED, _us(start), _us(end), deleted=True)
         if self._rollups is None or (whole and self._series.count(asked) <= rows_max):
             return "raw"
         return "1m" if (end - start) / timedelta(minutes=1) <= rows_max else "1h"
@@ -162,29 +150,29 @@ class History:
             return "1m"
         return chosen
 
-    def _extent(self, series: Series) -> tuple[datetime, datetime]:
+    def _extent(self, series: OneSeries) -> tuple[datetime, datetime]:
         """Return first time and last time; of days alone, where no point has a believable time.
 
         Raises:
             NothingFoundError: the series has no points.
         """
-        times = self._series.extent_us(Asked(_names(series), _TIMED, deleted=True))
-        old = self._without_points(["window_start"], _of(series)).column("window_start")
+        times = self._series.extent_us(Asked(series, _TIMED, deleted=True))
+        old = self._without_points(["window_start"], series.filter()).column("window_start")
         hours = pc.min_max(old.cast(pa.int64())).as_py()
         if hours["min"] is not None:
             last_us = hours["max"] + _LAST_OF_HOUR // timedelta(microseconds=1)
             times = _hull(times, (hours["min"], last_us))
         if times is None:
-            times = self._series.extent_us(Asked(_names(series), _UNTIMED, deleted=True))
+            times = self._series.extent_us(Asked(series, _UNTIMED, deleted=True))
         if times is None:
             raise NothingFoundError(
                 f"no points of {series} of {series.device}", self._known(series)
             )
         return _moment(times[0]), _moment(times[1])
 
-    def _untimed(self, series: Series) -> int:
+    def _untimed(self, series: OneSeries) -> int:
         """Return how many points have no believable time. They stand in a partition of their own."""
-        return self._series.count(Asked(_names(series), _UNTIMED, deleted=True))
+        return self._series.count(Asked(series, _UNTIMED, deleted=True))
 
     def _without_points(self, columns: list[str], wanted: Any) -> pa.Table:
         """Return hours of days whose points retention has taken."""
@@ -195,13 +183,13 @@ class History:
         return rollups.to_table(columns=columns, filter=old & wanted)
 
     def _raw(
-        self, series: Series, start: datetime, end: datetime, known_at: datetime | None
+        self, series: OneSeries, start: datetime, end: datetime, known_at: datetime | None
     ) -> pa.Table:
         days = start.astimezone(UTC).date(), end.astimezone(UTC).date()
         # Of those without a believable time it is said how many there are.
         days = max(days[0], _TIMED[0]), days[1]
         known_us = None if known_at is None else _us(known_at)
-        asked = Asked(_names(series), days, _us(start), _us(end), known_us)
+        asked = Asked(series, days, _us(start), _us(end), known_us)
         rows = self._series.rows(asked)
         ordered = _by_time(rows)
         if ordered is None:
@@ -218,7 +206,7 @@ class History:
 
     def _windows(
         self,
-        series: Series,
+        series: OneSeries,
         start: datetime,
         end: datetime,
         width: Resolution,
@@ -230,7 +218,7 @@ class History:
             (pc.field("width") == width)
             & (pc.field("date") >= start.date())
             & (pc.field("date") <= end.date())
-            & _of(series)
+            & series.filter()
             & (begin >= _stamp(_begin(start, width)))
             & (begin < _stamp(end))
         )
@@ -246,7 +234,7 @@ class History:
             ]
         ).sort_by("window_start")
 
-    def _known(self, series: Series) -> str:
+    def _known(self, series: OneSeries) -> str:
         """Name the series that there are instead."""
         of_device = pc.field("device") == series.device
         columns = ["node", "type", "key"]
@@ -256,7 +244,7 @@ class History:
             return f"the tables hold nothing of {series.device}; see `backhaul-spark completeness`"
         names = rows.group_by(columns).aggregate([]).to_pylist()
         # Names as vehicles gave them stand in one line of an error.
-        known = sorted(shown(str(Series(series.device, **row))) for row in names if row["node"])
+        known = sorted(shown(str(OneSeries(series.device, **row))) for row in names if row["node"])
         return f"{series.device} has: {', '.join(known[:20])}" + (" ..." if len(known) > 20 else "")
 
 
@@ -282,22 +270,9 @@ def _hull(one: tuple[int, int] | None, other: tuple[int, int]) -> tuple[int, int
     return other if one is None else (min(one[0], other[0]), max(one[1], other[1]))
 
 
-def _names(series: Series) -> tuple[str, str, str, str]:
-    return series.device, series.node, series.type, series.key
-
-
 def _floor(time_ns: pa.ChunkedArray) -> pa.Array:
     """Return times in µs, as the column `time` has them: never later than they were."""
     return pa.array(np.floor_divide(time_ns.to_numpy(), 1000)).cast(STAMP)
-
-
-def _of(series: Series) -> Any:
-    return (
-        (pc.field("device") == series.device)
-        & (pc.field("node") == series.node)
-        & (pc.field("type") == series.type)
-        & (pc.field("key") == series.key)
-    )
 
 
 def _by_time(rows: pa.Table) -> pa.Table | None:

@@ -6,7 +6,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -21,11 +21,10 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from backhaul_spark import palette
+from backhaul_spark.arrays import Flags, Floats, Ints
 from backhaul_spark.errors import OptionError
+from backhaul_spark.query.history import Answer
 from backhaul_spark.rollup.known_at import LENGTHS
-
-if TYPE_CHECKING:
-    from backhaul_spark.query.history import Answer
 
 # A silence of so many usual steps is a gap, and no line is drawn across it.
 GAP_STEPS = 5
@@ -40,7 +39,6 @@ _STRIP = 0.025
 """Part of the height, at the foot, that says how the hours stand."""
 
 Times = NDArray[np.datetime64]
-Floats = NDArray[np.float64]
 
 
 class Segment(NamedTuple):
@@ -99,7 +97,7 @@ def plain_unit(text: str) -> str:
     return "".join(sign for sign in text if sign.isprintable())[:12].replace("$", r"\$")
 
 
-def broken(time: Times, usual_us: float | None = None) -> tuple[NDArray[np.int64], float]:
+def broken(time: Times, usual_us: float | None = None) -> tuple[Ints, float]:
     """Return where gaps begin (the index after which a line must break), and the usual step.
 
     Args:
@@ -225,14 +223,14 @@ def _draw_windows(axes: Axes, answer: Answer) -> str:
     return f"{names[answer.resolution]}: mean, in the band from minimum to maximum"
 
 
-def lone(value: Floats) -> NDArray[np.bool_]:
+def lone(value: Floats) -> Flags:
     """Return which values have a gap on either side: a line of one point is invisible.
 
     `value`: (n,) float64, NaN for a gap; the result is (n,) bool.
     """
     hole = np.isnan(value)
     before, after = np.append(True, hole[:-1]), np.append(hole[1:], True)
-    alone: NDArray[np.bool_] = ~hole & before & after
+    alone: Flags = ~hole & before & after
     return alone
 
 

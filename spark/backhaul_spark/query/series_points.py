@@ -12,20 +12,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
+from deltalake import DeltaTable
 
 from backhaul_spark.tables.delta import table_uri
 from backhaul_spark.tables.files import open_input
 from backhaul_spark.tables.schemas import POINTS_TABLE
-
-if TYPE_CHECKING:
-    from deltalake import DeltaTable
 
 TIMELESS_DAY = date(1970, 1, 1)
 """The partition of points without a believable time."""

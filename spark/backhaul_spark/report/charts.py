@@ -7,7 +7,6 @@ import io
 from collections.abc import Sequence
 from datetime import date
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 from matplotlib import rc_context
@@ -19,12 +18,10 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from backhaul_spark import palette
+from backhaul_spark.arrays import Floats
 from backhaul_spark.fleet.hours import COMPLETE, EXPLAINED, NOTHING, UNREPORTED, WAITING
 from backhaul_spark.query.plot import lone, plain
-
-if TYPE_CHECKING:
-    from backhaul_spark.fleet.robust import Floats
-    from backhaul_spark.report.evidence import Compared, Whereabouts
+from backhaul_spark.report.evidence import Compared, Whereabouts
 
 # By code of hours.py, from nothing to complete.
 _STATES = {

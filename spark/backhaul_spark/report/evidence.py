@@ -6,21 +6,17 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from backhaul_spark.arrays import Flags, Floats
+from backhaul_spark.fleet.cohorts import Cohorts
 from backhaul_spark.fleet.readings import Cells, Readings, Signal, Windows
+from backhaul_spark.fleet.settings import FleetSettings
 from backhaul_spark.fleet.survey import Surveyor
 from backhaul_spark.tables.delta import dataset_of, open_table
 from backhaul_spark.tables.schemas import ROLLUPS_TABLE
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from backhaul_spark.fleet.cohorts import Cohorts
-    from backhaul_spark.fleet.robust import Floats
-    from backhaul_spark.fleet.settings import FleetSettings
 
 Row = dict[str, Any]
 _FALLS = ("drain",)
@@ -98,7 +94,7 @@ class PeerEvidence:
     def _compare(
         self, row: Row, signal: Signal, cells: Cells, cohorts: Cohorts
     ) -> dict[str, Compared]:
-        present: NDArray[np.bool_] = np.any(cells.count > 0, axis=1)
+        present: Flags = np.any(cells.count > 0, axis=1)
         mine, peers = _sides(row, cohorts, present, self._number)
         if not mine.any() or not peers.any():
             return {}
@@ -109,9 +105,7 @@ class PeerEvidence:
         said = f"{signal}, {per}{what}" if what else f"{signal}, {unit}".rstrip(", ")
         return {row["id"]: Compared(said, own, *_quantiles(values[peers], (10, 50, 90)))}
 
-    def _measure(
-        self, row: Row, signal: Signal, cells: Cells, mine: NDArray[np.bool_]
-    ) -> tuple[str, Floats]:
+    def _measure(self, row: Row, signal: Signal, cells: Cells, mine: Flags) -> tuple[str, Floats]:
         """Return the measure that the judge has used, a row a device, a column an hour."""
         falls = row["kind"] in _FALLS
         if row["kind"] in _OF_FIRMWARE and str(signal) in self._settings.drains:
@@ -150,8 +144,8 @@ class PeerEvidence:
 
 
 def _sides(
-    row: Row, cohorts: Cohorts, present: NDArray[np.bool_], number: dict[str, int]
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    row: Row, cohorts: Cohorts, present: Flags, number: dict[str, int]
+) -> tuple[Flags, Flags]:
     """Return the devices of an anomaly, and their peers, as the judge takes them."""
     models, firmwares = np.array(cohorts.models), np.array(cohorts.firmwares)
     if row["device"]:

@@ -13,14 +13,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from numpy.typing import NDArray
 
+from backhaul_runtime.clock import Clock
 from backhaul_spark import palette
+from backhaul_spark.arrays import Floats
 from backhaul_spark.errors import NothingFoundError, OptionError, TableMissingError
 from backhaul_spark.fleet.findings import count, duration, number
 from backhaul_spark.fleet.hours import COMPLETE, UNREPORTED, hour_states, states_since
@@ -39,11 +42,6 @@ from backhaul_spark.tables.schemas import (
     ROLLUPS_TABLE,
     UNJUDGED_TABLE,
 )
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from backhaul_runtime.clock import Clock
 
 HISTORY_DAYS = 30
 ROWS_MAX = 200
@@ -301,7 +299,7 @@ def _overview(history: Sequence[Row]) -> str:
             for name in names:
                 sums[row["date"]][name] += row[name]
 
-    def of(name: str, per: str | None = None) -> NDArray[np.float64]:
+    def of(name: str, per: str | None = None) -> Floats:
         values = [sums[each][name] / (max(sums[each][per], 1) / 100 if per else 1) for each in days]
         return np.array(values, dtype=float)
 

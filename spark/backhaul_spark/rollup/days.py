@@ -6,17 +6,13 @@ portions its hours came. The sum of a day may differ in its last bits from that 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
+from backhaul_spark.arrays import Ints
 from backhaul_spark.rollup.rows import SERIES
 from backhaul_spark.rollup.windows import WINDOWS
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _DAY_US = 86_400_000_000
 
@@ -68,10 +64,10 @@ def sum_days(hours: pa.Table) -> pa.Table:
 class _Hours:
     """Hour windows in order, and the day each belongs to."""
 
-    def __init__(self, rows: pa.Table, group: NDArray[np.int64], starts: NDArray[np.int64]) -> None:
+    def __init__(self, rows: pa.Table, group: Ints, starts: Ints) -> None:
         self._rows, self._group, self._starts = rows, group, starts
 
-    def total(self, name: str) -> NDArray[np.int64]:
+    def total(self, name: str) -> Ints:
         """Add up a column of whole numbers by day."""
         values = self._rows.column(name).to_numpy()
         return np.add.reduceat(values, self._starts)
@@ -114,7 +110,7 @@ class _Hours:
         return taken.combine_chunks()
 
 
-def _positions(group: NDArray[np.int64]) -> NDArray[np.int64]:
+def _positions(group: Ints) -> Ints:
     """Return for each row its place in its run of equal groups, from 0."""
     begins = np.ones(len(group), dtype=bool)
     begins[1:] = group[1:] != group[:-1]

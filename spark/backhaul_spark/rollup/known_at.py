@@ -16,7 +16,7 @@ from backhaul_spark.errors import NotKeptError, TableMissingError
 from backhaul_spark.rollup.files import KEYS
 from backhaul_spark.rollup.rollup import ROLLUP_APP
 from backhaul_spark.tables.delta import dataset_of, open_table
-from backhaul_spark.tables.schemas import HOUR_REPORTS_TABLE, ROLLUPS_SUPERSEDED, ROLLUPS_TABLE
+from backhaul_spark.tables.schemas import HOUR_REPORTS_TABLE, ROLLUPS_TABLE
 from backhaul_spark.tables.superseded import rows_known_at
 
 FIGURES = ("count", "min", "max", "mean", "sum", "first", "last", "nans", "texts")
@@ -38,8 +38,7 @@ def rollups_known_at(root: str, at: datetime, wanted: pc.Expression | None = Non
         TableMissingError: there was no rollup yet.
         NotKeptError: superseded rows are kept since a later time only.
     """
-    specs = ROLLUPS_TABLE, ROLLUPS_SUPERSEDED
-    rows = rows_known_at(root, specs, ROLLUP_APP, "restated_at", at, wanted)
+    rows = rows_known_at(root, ROLLUPS_TABLE, ROLLUP_APP, "restated_at", at, wanted)
     parts = [ROLLUPS_TABLE.schema.empty_table()]
     place = rows.schema.get_field_index("state")
     for day in sorted(rows.column("date").unique().to_pylist()):
@@ -103,8 +102,7 @@ def restated_since(
     if not unfinished:
         new = _ended_by(new, since)
     days = pc.field("date").isin(new.column("date").unique())
-    specs = ROLLUPS_TABLE, ROLLUPS_SUPERSEDED
-    old = rows_known_at(root, specs, ROLLUP_APP, "restated_at", since, only & days)
+    old = rows_known_at(root, ROLLUPS_TABLE, ROLLUP_APP, "restated_at", since, only & days)
     before = {
         tuple(row[name] for name in KEYS): row
         for row in old.join(new.select(KEYS), KEYS, join_type="left semi").to_pylist()

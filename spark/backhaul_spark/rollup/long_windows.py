@@ -14,6 +14,7 @@ from typing import IO, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from backhaul_spark.arrays import Flags, Floats, Ints
 from backhaul_spark.rollup.rows import ROW, scratch_file
 from backhaul_spark.rollup.sorted_rows import PIECE_ROWS, Rows, read_rows
 from backhaul_spark.rollup.windows import (
@@ -47,12 +48,12 @@ def windows_of(pieces: Iterable[Rows]) -> Iterator[tuple[str, NDArray[np.void]]]
             yield width, sum_windows(counted, width_ns)
 
 
-def _hour(rows: Rows) -> NDArray[np.int64]:
-    found: NDArray[np.int64] = np.floor_divide(rows["time_ns"], WIDTHS_NS["1h"])
+def _hour(rows: Rows) -> Ints:
+    found: Ints = np.floor_divide(rows["time_ns"], WIDTHS_NS["1h"])
     return found
 
 
-def _stamp(rows: Rows) -> NDArray[np.int64]:
+def _stamp(rows: Rows) -> Ints:
     return np.ascontiguousarray(rows["time_ns"])
 
 
@@ -97,9 +98,7 @@ def grouped(pieces: Iterable[Rows], of: Callable[[Rows], object]) -> Iterator[Gr
         yield rest
 
 
-def _by_size(
-    rows: Rows, starts: NDArray[np.int64], of: Callable[[Rows], object]
-) -> Iterator[Group]:
+def _by_size(rows: Rows, starts: Ints, of: Callable[[Rows], object]) -> Iterator[Group]:
     """Yield whole groups; a long one as such here too, so that it is no matter how pieces are cut."""
     edges = np.append(0, starts)
     done = 0
@@ -113,7 +112,7 @@ def _by_size(
         yield rows[done:]
 
 
-def _starts(rows: Rows, of: Callable[[Rows], object]) -> NDArray[np.int64]:
+def _starts(rows: Rows, of: Callable[[Rows], object]) -> Ints:
     """Return the first rows of groups, without that of the first."""
     series, number = rows["series"], np.asarray(of(rows))
     return np.flatnonzero((series[1:] != series[:-1]) | (number[1:] != number[:-1])) + 1
@@ -216,7 +215,7 @@ def _halves(numbers: IO[bytes], at: int, count: int, scale: float) -> np.float64
     return np.add.reduceat(found, [0])[0]  # type: ignore[no-any-return]
 
 
-def _doubles(numbers: IO[bytes], at: int, count: int) -> NDArray[np.float64]:
+def _doubles(numbers: IO[bytes], at: int, count: int) -> Floats:
     numbers.seek(at)
     return np.frombuffer(numbers.read(8 * count), np.float64)
 
@@ -260,11 +259,11 @@ class _Bits:
     def __init__(self, count: int) -> None:
         self._bytes = np.zeros(count // 8 + 1, np.uint8)
 
-    def set(self, rows: NDArray[np.int64]) -> None:
+    def set(self, rows: Ints) -> None:
         """Set those of some rows."""
         np.bitwise_or.at(self._bytes, rows >> 3, (128 >> (rows & 7)).astype(np.uint8))
 
-    def of(self, at: int, count: int) -> NDArray[np.bool_]:
+    def of(self, at: int, count: int) -> Flags:
         """Return those of `count` rows from `at` on, which is a multiple of 8."""
         return np.unpackbits(self._bytes[at >> 3 :], count=count).astype(bool)
 
@@ -301,9 +300,9 @@ class _Part(NamedTuple):
     part: int
     parts: int
 
-    def has(self, rows: Rows) -> NDArray[np.bool_]:
+    def has(self, rows: Rows) -> Flags:
         """Return which rows say something of this part."""
         says, odd = np.ascontiguousarray(rows["says"]).view(np.uint64), np.uint64(self.odd)
         mixed = (says[:, 0] ^ (says[:, 1] * odd)) * odd
-        found: NDArray[np.bool_] = (mixed >> np.uint64(33)) % np.uint64(self.parts) == self.part
+        found: Flags = (mixed >> np.uint64(33)) % np.uint64(self.parts) == self.part
         return found

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from datetime import date
 from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
+from deltalake import DeltaTable
 
+from backhaul_spark.arrays import Floats, Ints
 from backhaul_spark.columns import STAMP
-from backhaul_spark.rollup.tasks import SumHours
-
-if TYPE_CHECKING:
-    from deltalake import DeltaTable
-    from numpy.typing import NDArray
+from backhaul_spark.rollup.tasks import MINUTES, FindTouched, SumHours, Touch
 
 # Points that one task reads, sorts and sums in memory (about 200 bytes each while it does).
 TASK_POINTS = 1 << 20
@@ -22,6 +21,9 @@ TASK_POINTS = 1 << 20
 # series that they touch (60, then 300 bytes each).
 ROUND_POINTS = 1 << 24
 ROUND_MINUTES = 1 << 21
+# Property of points: days before this one are (being) taken out by retention.
+POINTS_FROM = "backhaul.points_from"
+_DAY_NS = 86_400_000_000_000
 
 
 def files_of(points: DeltaTable) -> pa.Table:
@@ -60,6 +62,46 @@ def last_to_look_at(files: pa.Table, done: int, target: int) -> int:
     return fresh.column("last_ingest")[many[0]].as_py() if len(many) else target
 
 
+def touched_since(
+    points: DeltaTable,
+    files: pa.Table,
+    ingests: tuple[int, int],
+    run_tasks: Callable[[Sequence[FindTouched]], list[pa.Table]],
+    touch: Touch = MINUTES,
+    most: int | None = None,
+) -> tuple[pa.Table, int]:
+    """Return the windows that one round takes on (columns of `touch.schema`), and up to which ingest it goes.
+
+    Args:
+        points: as loaded.
+        files: theirs, as of files_of.
+        ingests: up to which all was looked at, and the last one there is.
+        run_tasks: runs tasks and returns their tables, in order.
+        touch: which windows.
+        most: of them, other than ROUND_MINUTES.
+    """
+    done, last = ingests
+    last = last_to_look_at(files, done, last)
+    fresh = files.filter((pc.field("last_ingest") > done) & (pc.field("first_ingest") <= last))
+    uri = points.table_uri
+    finds = [FindTouched(uri, tuple(paths), done, last, touch) for paths in bundles(fresh)]
+    touched = touch.firsts(run_tasks(finds))
+    target = last_to_sum_up(touched, last, most)
+    return touched.filter(pc.field("ingest") <= target), target
+
+
+def points_from(points: DeltaTable) -> date | None:
+    """Return the first day of which the table has, or had, all points; None: retention has never taken any."""
+    day = points.metadata().configuration.get(POINTS_FROM)
+    return date.fromisoformat(day) if day else None
+
+
+def first_window(points: DeltaTable, width_ns: int) -> int:
+    """Return the first window of a width, numbered since 1970, of which the table has, or had, all points."""
+    day = points_from(points)
+    return (day - date(1970, 1, 1)).days * (_DAY_NS // width_ns) if day else -(2**63 // width_ns)
+
+
 def last_to_sum_up(touched: pa.Table, last: int, most: int | None = None) -> int:
     """Return up to which ingest one round goes: about `most` (ROUND_MINUTES) rows, at least one ingest."""
     most = ROUND_MINUTES if most is None else most
@@ -92,7 +134,7 @@ def plan_sums(uri: str, files: pa.Table, touched: pa.Table, ingest: int) -> list
     return tasks
 
 
-def _points_an_hour(files: pa.Table, hours: NDArray[np.int64]) -> NDArray[np.float64]:
+def _points_an_hour(files: pa.Table, hours: Ints) -> Floats:
     """Estimate the points of each hour, taking a file's as spread evenly over its time."""
     estimate = np.zeros(len(hours))
     columns = (files.column(name).to_numpy() for name in ("first_hour", "last_hour", "rows"))
@@ -102,7 +144,7 @@ def _points_an_hour(files: pa.Table, hours: NDArray[np.int64]) -> NDArray[np.flo
     return estimate
 
 
-def paths_within(files: pa.Table, hours: NDArray[np.int64]) -> tuple[str, ...]:
+def paths_within(files: pa.Table, hours: Ints) -> tuple[str, ...]:
     """Return the paths of the files (as of files_of) that may have points of some hours (n,), int64, sorted."""
     first, last = files.column("first_hour").to_numpy(), files.column("last_hour").to_numpy()
     # Of the sorted hours, more are <= last than are < first: one lies within.

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from backhaul_codec.kinds import FRAME, POINT
+from backhaul_spark.arrays import Ints
 from backhaul_spark.tables.files import open_input
 from backhaul_spark.tables.part_file import read_batches
 
@@ -77,6 +79,23 @@ def readings(
                 rows = wanted.rows(batch)
                 if pc.any(rows).as_py():
                     yield batch.filter(rows).select(names)
+
+
+def series_places(batch: pa.RecordBatch, series: Iterable[tuple[str, str, str]]) -> Ints:
+    """Return of each row the place of its series (node, type, key) among some, -1 for others: (rows,) int64.
+
+    Args:
+        batch: names as dictionaries.
+        series: each once.
+    """
+    found = np.full(batch.num_rows, -1)
+    for place, names in enumerate(series):
+        same = np.ones(batch.num_rows, bool)
+        for name, text in zip(("node", "type", "key"), names, strict=True):
+            equal = _among(batch.column(name), pa.array([text]))
+            same &= equal.to_numpy(zero_copy_only=False)
+        found[same] = place
+    return found
 
 
 def _among(column: pa.DictionaryArray, values: pa.Array) -> Any:

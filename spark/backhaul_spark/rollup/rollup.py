@@ -18,29 +18,20 @@ Order of a round, and what a crash after each step leaves behind:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
 from datetime import date
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, Self
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
-from deltalake.exceptions import CommitFailedError
 
 from backhaul_spark.completeness.states import DayStates, States
-from backhaul_spark.errors import TablesBusyError
 from backhaul_spark.rollup.days import sum_days
 from backhaul_spark.rollup.files import RollupFiles
-from backhaul_spark.rollup.plan import bundles, files_of, last_to_look_at, last_to_sum_up, plan_sums
+from backhaul_spark.rollup.plan import files_of, first_window, plan_sums, touched_since
 from backhaul_spark.rollup.rows import SERIES
-from backhaul_spark.rollup.tasks import (
-    TOUCHED,
-    FindTouched,
-    first_touches,
-    packed,
-    unpacked,
-)
+from backhaul_spark.rollup.tasks import MINUTES, packed, unpacked
 from backhaul_spark.rollup.windows import WINDOWS
 from backhaul_spark.tables.delta import (
     by_device,
@@ -48,6 +39,7 @@ from backhaul_spark.tables.delta import (
     committed_ingest,
     dataset_of,
     make_table,
+    one_at_a_time,
     open_if_there,
     open_table,
     table_uri,
@@ -55,7 +47,6 @@ from backhaul_spark.tables.delta import (
 from backhaul_spark.tables.schemas import (
     HOUR_REPORTS_TABLE,
     POINTS_TABLE,
-    ROLLUPS_SUPERSEDED,
     ROLLUPS_TABLE,
 )
 from backhaul_spark.tables.superseded import STAMP_APP, Superseded, next_stamp_us
@@ -68,9 +59,6 @@ if TYPE_CHECKING:
 ROLLUP_APP = "backhaul-rollup"
 # Up to which run of the completeness reports their states are in.
 STATES_APP = "backhaul-rollup-states"
-# Property of points: days before this one are (being) taken out by retention.
-POINTS_FROM = "backhaul.points_from"
-
 # New hours of series that are summed up to days at a time, about 1 KB each with a day's others.
 DAY_HOURS = 1 << 16
 
@@ -83,25 +71,31 @@ class Task(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Restated:
-    """The result of one rollup: windows by kind, and the ingests it covered (after, up to).
-
-    `restamped` windows have another state, and figures as before. `too_late` counts minutes of
-    series that points came into whose day has been taken out by retention: they stay as they are.
-    """
+class Round:
+    """The result of a round, or of several: rows by kind, and the ingests it covered (after, up to)."""
 
     after_ingest: int
     ingest: int
     created: int = 0
     restated: int = 0
-    restamped: int = 0
     too_late: int = 0
+    """Windows that points came into whose day has been taken out by retention: they stay as they are."""
 
-    def then(self, later: Restated) -> Restated:
+    def then(self, later: Self) -> Self:
         """Return the sum of both results."""
-        counts = ("created", "restated", "restamped", "too_late")
-        sums = {name: getattr(self, name) + getattr(later, name) for name in counts}
+        names = {each.name for each in fields(self)} - {"after_ingest", "ingest"}
+        sums = {name: getattr(self, name) + getattr(later, name) for name in names}
         return replace(later, after_ingest=self.after_ingest, **sums)
+
+
+@dataclass(frozen=True, slots=True)
+class Restated(Round):
+    """The result of one rollup: windows, and of those that are too late minutes of series.
+
+    `restamped` windows have another state, and figures as before.
+    """
+
+    restamped: int = 0
 
 
 def run_here(tasks: Sequence[Task]) -> list[pa.Table]:
@@ -150,10 +144,8 @@ class Rollup:
         self._points = open_table(root, POINTS_TABLE)
         self._rollups = make_table(root, ROLLUPS_TABLE)
         self._seen_run = self._rollups.transaction_version(STATES_APP) or 0
-        with one_at_a_time(root):
-            self._superseded = Superseded(
-                root, ROLLUPS_SUPERSEDED, self._rollups, ROLLUPS_TABLE, ROLLUP_APP, clock
-            )
+        with one_at_a_time(root, "rollup"):
+            self._superseded = Superseded(root, self._rollups, ROLLUPS_TABLE, ROLLUP_APP, clock)
 
     def run(self) -> Restated:
         """Restate the windows that are due and commit them; does nothing when nothing came in.
@@ -179,21 +171,21 @@ class Rollup:
         days = self._states.days_changed(self._seen_run, summed)
         seen_run = self._states.run_at(self._seen_run, summed)
         at_us = next_stamp_us(self._rollups, self._clock)
-        uri = table_uri(self._root, ROLLUPS_TABLE.name)
-        files = RollupFiles(uri, self._rollups, target, at_us)
+        files = RollupFiles(self._rollups, target, at_us)
         day_of = windows.column("window_start").cast(pa.date32())
         for day in sorted(days | set(day_of.unique().to_pylist())):
             states = self._states.of_day(day, self._seen_run, summed)
             self._merge_day(files, day, windows.filter(pc.equal(day_of, day)), states)
         self._after("files")
-        with one_at_a_time(self._root):
+        with one_at_a_time(self._root, "rollup"):
             self._superseded.prepare(files.superseded, target, at_us)
             self._after("superseded")
             apps = {ROLLUP_APP: target, STATES_APP: seen_run, STAMP_APP: at_us}
             commit_files(self._rollups, ROLLUPS_TABLE, files.actions, apps)
         self._seen_run = seen_run
         self._after("rollups")
-        return Restated(done, target, files.created, files.restated, files.restamped, too_late)
+        counts = files.created, files.restated, too_late, files.restamped
+        return Restated(done, target, *counts)
 
     def _windows(self, done: int, last: int) -> tuple[pa.Table, int, int]:
         """Return windows of minutes and hours that are due, up to which ingest, and the number too late."""
@@ -201,24 +193,13 @@ class Rollup:
             return WINDOWS.empty_table(), done, 0  # not `last`: an older look must not take it back
         uri = table_uri(self._root, POINTS_TABLE.name)
         files = files_of(self._points)
-        last = last_to_look_at(files, done, last)
-        fresh = files.filter((pc.field("last_ingest") > done) & (pc.field("first_ingest") <= last))
-        finds = [FindTouched(uri, tuple(paths), done, last) for paths in bundles(fresh)]
-        touched = first_touches(pa.concat_tables([TOUCHED.empty_table(), *self._run_tasks(finds)]))
-        target = last_to_sum_up(touched, last)
-        touched = touched.filter(pc.field("ingest") <= target)
-        kept = touched.filter(pc.field("minute") >= self._first_minute())
+        touched, target = touched_since(self._points, files, (done, last), self._run_tasks)
+        first = first_window(self._points, MINUTES.width_ns)
+        kept = touched.filter(pc.field("minute") >= first)
         self._after("touched")
         windows = self._run_tasks(plan_sums(uri, files, kept, target))
         found = pa.concat_tables([WINDOWS.empty_table(), *windows])
         return found, target, touched.num_rows - kept.num_rows
-
-    def _first_minute(self) -> int:
-        """Return the first minute (since 1970) of which the table has, or had, all points."""
-        day = self._points.metadata().configuration.get(POINTS_FROM)
-        if not day:
-            return -(1 << 62)
-        return date.fromisoformat(day).toordinal() * 1440 - date(1970, 1, 1).toordinal() * 1440
 
     def _merge_day(self, files: RollupFiles, day: date, rows: pa.Table, states: DayStates) -> None:
         hours = rows.filter(pc.field("width") == "1h")
@@ -249,14 +230,3 @@ class Rollup:
             others = others.join(new.select(same), same, join_type="left anti")
             parts.append(sum_days(pa.concat_tables([new, others.select(WINDOWS.names)])))
         return pa.concat_tables(parts)
-
-
-@contextmanager
-def one_at_a_time(root: str, command: str = "rollup") -> Iterator[None]:
-    """Commit within this. Raises: TablesBusyError: another run of the command committed meanwhile."""
-    try:
-        yield
-    except CommitFailedError as error:
-        raise TablesBusyError(
-            root, f"another run of {command} has committed meanwhile", command
-        ) from error

@@ -9,17 +9,16 @@ from __future__ import annotations
 import os
 import tempfile
 from hashlib import blake2b
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
+from numpy.typing import NDArray
 
 from backhaul_codec.kinds import POINT
 from backhaul_codec.points import FLOAT64, UINT64
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from backhaul_spark.arrays import Ints
 
 SERIES = ("device", "node", "type", "key")
 # The columns of points that rows are made of.
@@ -104,7 +103,7 @@ class RowMaker:
     """
 
     def __init__(self, series: pa.Table) -> None:
-        self._levels: list[tuple[pa.Array, NDArray[np.int64]]] = []
+        self._levels: list[tuple[pa.Array, Ints]] = []
         codes = np.zeros(series.num_rows, np.int64)
         for name in SERIES:
             names = pc.unique(series.column(name))
@@ -140,7 +139,7 @@ class RowMaker:
         self._put_texts(batch.column("value_text"), rows)
         return rows
 
-    def series_of(self, batch: pa.RecordBatch) -> NDArray[np.int64]:
+    def series_of(self, batch: pa.RecordBatch) -> Ints:
         """Return the series (columns SERIES) of each row, -1 for one that is not wanted."""
         codes = np.zeros(batch.num_rows, np.int64)
         for name, (names, known) in zip(SERIES, self._levels, strict=True):
@@ -156,12 +155,12 @@ class RowMaker:
         """Give the room back."""
         self.texts.close()
 
-    def _lanes_of(self, column: pa.Array) -> NDArray[np.int64]:
+    def _lanes_of(self, column: pa.Array) -> Ints:
         encoded = _encoded(column)
         names = encoded.dictionary.to_pylist()
         self.lanes += [name for name in names if name not in self.lanes]
         places = np.asarray([self.lanes.index(name) for name in names], np.int64)
-        found: NDArray[np.int64] = places[encoded.indices.to_numpy()]
+        found: Ints = places[encoded.indices.to_numpy()]
         return found
 
     def _put_texts(self, column: pa.Array, rows: NDArray[np.void]) -> None:

@@ -14,6 +14,7 @@ from typing import IO, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from backhaul_spark.arrays import Ints
 from backhaul_spark.rollup.rows import ROW, scratch_file
 
 Rows: TypeAlias = NDArray[np.void]
@@ -117,7 +118,7 @@ def read_rows(file: IO[bytes], at: int, count: int) -> Rows:
     return np.frombuffer(file.read(count * ROW.itemsize), ROW)
 
 
-def _merged(runs: list[_Run], rank: NDArray[np.int64], count: int) -> Iterator[Rows]:
+def _merged(runs: list[_Run], rank: Ints, count: int) -> Iterator[Rows]:
     def key(row: np.void) -> tuple[int, ...]:
         return (*(int(row[name]) for name in ORDER), int(rank[row["lane"]]))
 
@@ -137,7 +138,7 @@ def _merged(runs: list[_Run], rank: NDArray[np.int64], count: int) -> Iterator[R
     yield _in_order([run.rows for run in runs], rank)
 
 
-def _in_order(parts: list[Rows], rank: NDArray[np.int64]) -> Rows:
+def _in_order(parts: list[Rows], rank: Ints) -> Rows:
     parts = [part for part in parts if len(part)]
     if len(parts) == 1:
         return parts[0]
@@ -145,7 +146,7 @@ def _in_order(parts: list[Rows], rank: NDArray[np.int64]) -> Rows:
     return rows[_order(rows, rank)]
 
 
-def _order(rows: Rows, rank: NDArray[np.int64]) -> NDArray[np.int64]:
+def _order(rows: Rows, rank: Ints) -> Ints:
     keys = []
     for name in ORDER:
         column = np.ascontiguousarray(rows[name])
@@ -156,7 +157,7 @@ def _order(rows: Rows, rank: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.lexsort(keys[::-1]) if keys else np.arange(len(rows))
 
 
-def _ranks(lanes: Sequence[str]) -> NDArray[np.int64]:
+def _ranks(lanes: Sequence[str]) -> Ints:
     """Return for each lane its place in the order of names, independent of arrival."""
     return np.argsort(np.argsort(np.asarray(lanes, dtype=object)))
 

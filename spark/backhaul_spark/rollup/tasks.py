@@ -7,56 +7,79 @@ and back for nothing but to be sorted (docs/adr/0003-delta-through-delta-rs.md).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
+from backhaul_spark.arrays import Ints
 from backhaul_spark.rollup.long_windows import windows_of
-from backhaul_spark.rollup.read import Wanted, readings
+from backhaul_spark.rollup.read import Wanted, readings, series_places
 from backhaul_spark.rollup.rows import INPUT, SERIES, RowMaker
 from backhaul_spark.rollup.sorted_rows import SortedRows
 from backhaul_spark.rollup.windows import WIDTHS_NS, WINDOWS, as_windows
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-TOUCHED = pa.schema(
-    [
-        *(pa.field(name, pa.string()) for name in SERIES),
-        ("minute", pa.int64()),
-        ("ingest", pa.int64()),
-    ]
-)
 _MERGE_ROWS = 1 << 20
 _MINUTE_NS, _HOUR_NS = WIDTHS_NS["1m"], WIDTHS_NS["1h"]
 
 
 @dataclass(frozen=True, slots=True)
+class Touch:
+    """What counts as touched: windows of `width_ns`, of each of `keys` (columns of points); `only` of some series.
+
+    `window`: the name of the column with their numbers since 1970.
+    """
+
+    keys: tuple[str, ...]
+    window: str
+    width_ns: int
+    only: tuple[tuple[str, str, str], ...] | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of what is found: `keys`, the window, and the ingest."""
+        whole = [(self.window, pa.int64()), ("ingest", pa.int64())]
+        return pa.schema([*((name, pa.string()) for name in self.keys), *whole])
+
+    def firsts(self, rows: Sequence[pa.Table]) -> pa.Table:
+        """Return each window once (columns of `schema`), with the lowest of its ingests."""
+        table = pa.concat_tables([self.schema.empty_table(), *rows])
+        found = table.group_by([*self.keys, self.window]).aggregate([("ingest", "min")])
+        names = self.schema.names
+        return found.rename_columns({"ingest_min": "ingest"}).select(names).cast(self.schema)
+
+
+MINUTES = Touch(SERIES, "minute", _MINUTE_NS)
+"""Minutes of series."""
+
+
+@dataclass(frozen=True, slots=True)
 class FindTouched:
-    """Find the minutes of each series that points after ingest `done`, up to `last`, have come into."""
+    """Find the windows that points after ingest `done`, up to `last`, have come into."""
 
     uri: str
     paths: tuple[str, ...]
     done: int
     last: int
+    touch: Touch = MINUTES
 
     def run(self) -> pa.Table:
-        """Return each minute once (schema TOUCHED), with the first ingest that came into it."""
-        found: list[pa.Table] = [TOUCHED.empty_table()]
-        wanted, columns = Wanted(self.done, self.last), [*SERIES, "time_ns", "ingest"]
-        for batch in readings(self.uri, self.paths, columns, wanted):
-            minute = np.floor_divide(batch.column("time_ns").to_numpy(), _MINUTE_NS)
-            rows = [*(batch.column(name).cast(pa.string()) for name in SERIES), pa.array(minute)]
-            found.append(
-                first_touches(pa.Table.from_arrays([*rows, batch.column("ingest")], schema=TOUCHED))
-            )
+        """Return each window once, with the first ingest that came into it."""
+        found: list[pa.Table] = []
+        touch, wanted = self.touch, Wanted(self.done, self.last)
+        for batch in readings(self.uri, self.paths, [*SERIES, "time_ns", "ingest"], wanted):
+            if touch.only is not None:
+                batch = batch.filter(pa.array(series_places(batch, touch.only) >= 0))
+            number = np.floor_divide(batch.column("time_ns").to_numpy(), touch.width_ns)
+            names = [batch.column(name).cast(pa.string()) for name in touch.keys]
+            cells = [*names, pa.array(number), batch.column("ingest")]
+            found.append(touch.firsts([pa.Table.from_arrays(cells, schema=touch.schema)]))
             if sum(part.num_rows for part in found[1:]) > _MERGE_ROWS:
-                found = [first_touches(pa.concat_tables(found))]
-        return first_touches(pa.concat_tables(found))
+                found = [touch.firsts(found)]
+        return touch.firsts(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +88,7 @@ class SumHours:
 
     Points of ingests after `ingest` are for the next rollup, and not in it.
 
-    `touched` (schema TOUCHED) names them; points of other devices than its are not even read.
+    `touched` (as MINUTES has them) names them; points of other devices than its are not even read.
     """
 
     uri: str
@@ -96,22 +119,16 @@ class SumHours:
         devices = pc.unique(self.touched.column("device"))
         return Wanted(-1, self.ingest, times_ns, devices)
 
-    def _due(self, maker: RowMaker, width_ns: int) -> NDArray[np.int64]:
+    def _due(self, maker: RowMaker, width_ns: int) -> Ints:
         """Return the windows of one width that touched minutes lie in."""
         number = np.floor_divide(self.touched.column("minute").to_numpy(), width_ns // _MINUTE_NS)
         series = [maker.series_of(batch) for batch in self.touched.to_batches()]
         return np.unique(_keys(np.concatenate([np.empty(0, np.int64), *series]), number))
 
 
-def _keys(series: NDArray[np.int64], number: NDArray[np.int64]) -> NDArray[np.int64]:
+def _keys(series: Ints, number: Ints) -> Ints:
     """Return one number for each window of a width; the minutes of an int64 of ns are below 2**28."""
     return (series.astype(np.int64) << 30) + number + (1 << 29)
-
-
-def first_touches(rows: pa.Table) -> pa.Table:
-    """Return each minute of each series once (schema TOUCHED), with the lowest of its ingests."""
-    found = rows.group_by([*SERIES, "minute"]).aggregate([("ingest", "min")])
-    return found.rename_columns({"ingest_min": "ingest"}).select(TOUCHED.names).cast(TOUCHED)
 
 
 def packed(table: pa.Table) -> bytes:

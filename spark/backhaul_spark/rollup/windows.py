@@ -5,19 +5,15 @@ The order of the rows decides every bit of a float sum: `rollup/sorted_rows.py` 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
+from numpy.typing import NDArray
 
 from backhaul_codec.points import FLOAT64, INT64, TEXT, UINT64
+from backhaul_spark.arrays import Flags, Ints
 from backhaul_spark.columns import STAMP, columns
 from backhaul_spark.rollup.rows import SERIES, Texts
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from backhaul_spark.rollup.sorted_rows import Rows
+from backhaul_spark.rollup.sorted_rows import Rows
 
 WIDTHS_NS = {"1m": 60_000_000_000, "1h": 3_600_000_000_000}
 
@@ -51,7 +47,7 @@ class Counted:
         repeat: which of them are no reading of their own (`repeats`).
     """
 
-    def __init__(self, rows: Rows, repeat: NDArray[np.bool_]) -> None:
+    def __init__(self, rows: Rows, repeat: Flags) -> None:
         self.rows = rows
         self.time_ns = np.ascontiguousarray(rows["time_ns"])
         self.value = np.ascontiguousarray(rows["value"])
@@ -68,7 +64,7 @@ class Counted:
             setattr(found, name, getattr(self, name)[start:end])
         return found
 
-    def starts(self, width_ns: int) -> NDArray[np.int64]:
+    def starts(self, width_ns: int) -> Ints:
         """Return the first row of each (series, window)."""
         series, window = self.rows["series"], np.floor_divide(self.time_ns, width_ns)
         begins = np.ones(len(window), dtype=bool)
@@ -76,7 +72,7 @@ class Counted:
         return np.flatnonzero(begins)
 
 
-def repeats(rows: Rows) -> NDArray[np.bool_]:
+def repeats(rows: Rows) -> Flags:
     """Find points that came on live (letter p) and are there already: in a frame (f), or on live.
 
     A program may hand a value over as state and as telemetry, and an older agent sends heads again
@@ -139,7 +135,7 @@ def sum_windows(counted: Counted, width_ns: int) -> NDArray[np.void]:
     return found
 
 
-def overflown(found: NDArray[np.void]) -> NDArray[np.bool_]:
+def overflown(found: NDArray[np.void]) -> Flags:
     """Return which windows have numbers whose sum no double holds, though each of them is finite.
 
     `found`: (windows,), dtype WINDOW; the result is (windows,) bool.
@@ -151,7 +147,7 @@ def overflown(found: NDArray[np.void]) -> NDArray[np.bool_]:
 class _Runs:
     """The selected rows, run by run of one group."""
 
-    def __init__(self, group: NDArray[np.int64], selected: NDArray[np.bool_]) -> None:
+    def __init__(self, group: Ints, selected: Flags) -> None:
         self.rows = np.flatnonzero(selected)
         groups = group[self.rows]
         begins = np.ones(len(groups), dtype=bool)

@@ -7,7 +7,7 @@ that way, and the arrays hold tens of thousands. A bucket's timer ticks for ever
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
@@ -26,13 +26,11 @@ from backhaul_spark.garbage import spare_modules
 from backhaul_spark.rules.alert import Alert, alert_table
 from backhaul_spark.rules.engine import Engine
 from backhaul_spark.rules.kept import CHANGES, LATEST, NAMES, NUMBERS, SLOT, Bucket, Kept, Store
+from backhaul_spark.rules.plan import Plan
 from backhaul_spark.rules.rule import SECOND_NS
 from backhaul_spark.rules.snapshot import snapshot_table
 from backhaul_spark.rules.twins import Twins
 from backhaul_spark.tables.schemas import ALERTS, SNAPSHOTS
-
-if TYPE_CHECKING:
-    from backhaul_spark.rules.plan import Plan
 
 # One row for all alerts, one for all snapshots of a bucket: a table of Arrow each, as bytes.
 OUTPUT = "bucket int, what string, content binary"

@@ -12,22 +12,20 @@ samples by their time; so nothing that is found depends on where batches end.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from backhaul_spark.arrays import Flags, Floats, Ints
 from backhaul_spark.decode.sample_batch import ALIVE, AWAY, UNTIMELY, Batch
 from backhaul_spark.rules import statistics
 from backhaul_spark.rules.alert import Alert
+from backhaul_spark.rules.plan import Plan
 from backhaul_spark.rules.repeats import first_times
 from backhaul_spark.rules.rounds import firsts, newest_before, rounds
 from backhaul_spark.rules.rule import SECOND_NS, AlertDraft, Finding, Rule, Samples, Spoken
 from backhaul_spark.rules.table import Table
 from backhaul_spark.rules.twins import Twins, of_rule, stored_of, times_of
-
-if TYPE_CHECKING:
-    from backhaul_spark.rules.plan import Plan
 
 # A replay that stood still for so long begins anew when it goes on.
 REPLAY_NS = 3600 * SECOND_NS
@@ -174,7 +172,7 @@ class Engine:
         spoken: Spoken,
         finding: Finding,
         keys: NDArray[np.uint64],
-        late: NDArray[np.bool_] | None,
+        late: Flags | None,
         now_ns: int,
     ) -> Iterator[Alert]:
         """Put a finding in words."""
@@ -214,9 +212,7 @@ class _Sorted:
     `heads`: by series, the value of the device's config point at each sample, NaN for none.
     """
 
-    def __init__(
-        self, batch: Batch, rows: NDArray[np.intp], fresh: NDArray[np.bool_], twins: Twins
-    ) -> None:
+    def __init__(self, batch: Batch, rows: NDArray[np.intp], fresh: Flags, twins: Twins) -> None:
         samples = batch.samples[fresh[batch.samples["message"]]]
         untimely = samples["signal"] == UNTIMELY
         np.add.at(twins.devices["device"]["untimely"], rows[samples["message"][untimely]], 1)
@@ -228,7 +224,7 @@ class _Sorted:
         self.value = samples["value"]
         self.stored_ns = batch.messages["stored_ns"][samples["message"]]
         self.key = batch.messages["device"][samples["message"]]
-        self.heads: dict[str, NDArray[np.float64]] = {}
+        self.heads: dict[str, Floats] = {}
 
     def judge_by(self, twins: Twins, batch: Batch, rows: NDArray[np.intp], until_ns: int) -> None:
         """Set `heads`, and merge the config points of the batch, each from its own place on."""
@@ -248,7 +244,7 @@ class _Sorted:
             series = twins.series_of(word)
             self.heads[series][mine][after] = now[series][row]
 
-    def late(self, at: NDArray[np.intp], after_ns: int) -> NDArray[np.bool_]:
+    def late(self, at: NDArray[np.intp], after_ns: int) -> Flags:
         """Say which were old when the hub stored them."""
         return np.asarray(self.stored_ns[at] - self.time_ns[at] > after_ns)
 
@@ -262,8 +258,8 @@ def _places(messages: NDArray[np.void]) -> NDArray[np.intp]:
 
 
 def _by_time(
-    rows: NDArray[np.intp], time_ns: NDArray[np.int64], value: NDArray[np.float64]
-) -> tuple[NDArray[np.intp], NDArray[np.int64], NDArray[np.float64]]:
+    rows: NDArray[np.intp], time_ns: Ints, value: Floats
+) -> tuple[NDArray[np.intp], Ints, Floats]:
     """Return samples of one signal by device and time; of two of one time the first."""
     order = np.lexsort((time_ns, rows))
     rows, time_ns, value = rows[order], time_ns[order], value[order]
@@ -281,7 +277,7 @@ def _once(alerts: list[Alert]) -> list[Alert]:
 
 def _goes_on(
     late: Table, spoken: Spoken, samples: _Sorted, at: NDArray[np.intp], signal: NDArray[np.str_]
-) -> NDArray[np.bool_]:
+) -> Flags:
     """Say which samples, one a device, its replay did not have yet; begin a replay anew that went back."""
     rows = late.find(samples.key[at])
     last_ns = late[stored_of(spoken.rule)]["ns"]
@@ -295,9 +291,7 @@ def _goes_on(
     return np.asarray(again | (samples.time_ns[at] > newest))
 
 
-def _times(
-    table: Table, spoken: Spoken, rows: NDArray[np.intp], signal: NDArray[np.str_]
-) -> NDArray[np.int64]:
+def _times(table: Table, spoken: Spoken, rows: NDArray[np.intp], signal: NDArray[np.str_]) -> Ints:
     """Return when the newest sample of each one's signal was, 0 for never."""
     times = table[times_of(spoken.rule)]
     found = np.zeros(len(rows), np.int64)

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from backhaul_spark.decode.sample_batch import Batch, HeadWord
 from backhaul_spark.nats.offsets import Span
+from backhaul_spark.rules.plan import Plan
 from backhaul_spark.source.jetstream_source import SourceSettings, read_span
-
-if TYPE_CHECKING:
-    from backhaul_spark.rules.plan import Plan
 
 
 def hub_heads(source: Mapping[str, str], plan: Plan) -> list[HeadWord]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame, SparkSession
@@ -14,10 +14,8 @@ from backhaul_runtime.clock import Clock
 from backhaul_spark.checkpoint import prepare_checkpoint, with_scheme
 from backhaul_spark.ingest.stream import run_query
 from backhaul_spark.rules.actor import OUTPUT, TwinActor, tables_of
+from backhaul_spark.rules.plan import Plan
 from backhaul_spark.source.jetstream_source import JetStreamSource
-
-if TYPE_CHECKING:
-    from backhaul_spark.rules.plan import Plan
 
 _STATE = {
     "spark.sql.streaming.stateStore.providerClass": (

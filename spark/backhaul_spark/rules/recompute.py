@@ -11,13 +11,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
+from backhaul_spark.arrays import Ints
 from backhaul_spark.decode.sample_batch import (
     MARKS,
     MESSAGE,
@@ -30,14 +31,12 @@ from backhaul_spark.decode.sample_batch import (
 from backhaul_spark.decode.samples import Wanted, hashed, head_words, samples_of, series_codes
 from backhaul_spark.rules.alert import Alert, alert_table
 from backhaul_spark.rules.engine import Engine
+from backhaul_spark.rules.plan import Plan
 from backhaul_spark.rules.rounds import firsts
 from backhaul_spark.rules.rule import SECOND_NS
 from backhaul_spark.rules.twins import Twins
 from backhaul_spark.tables.delta import dataset_of, open_if_there, open_table
 from backhaul_spark.tables.schemas import ALERTS, MARKS_TABLE, POINTS_TABLE
-
-if TYPE_CHECKING:
-    from backhaul_spark.rules.plan import Plan
 
 # What was stored in so much time is taken in at once; alerts do not depend on it.
 SLICE_NS = 60 * SECOND_NS
@@ -180,8 +179,8 @@ def _heads_of(plan: Plan, points: pa.Table) -> list[HeadWord]:
     return head_words(rows.take(pa.array(at)), codes[at], _stored_ns(rows)[at])
 
 
-def _stored_ns(rows: pa.RecordBatch) -> NDArray[np.int64]:
-    stored: NDArray[np.int64] = rows.column("stored_at").cast(pa.int64()).to_numpy() * 1000
+def _stored_ns(rows: pa.RecordBatch) -> Ints:
+    stored: Ints = rows.column("stored_at").cast(pa.int64()).to_numpy() * 1000
     return stored
 
 

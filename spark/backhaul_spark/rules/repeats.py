@@ -8,14 +8,13 @@ therefore not made good here: rules miss it, the history does not (coverage keep
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from backhaul_spark.arrays import Flags, Ints
 from backhaul_spark.rules.table import Table
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 LANE = np.dtype(
     [("high", "i8"), ("seen", "u8"), ("hole_low", "i8"), ("hole_high", "i8"), ("stored_ns", "i8")]
@@ -29,7 +28,7 @@ def lane_table() -> Table:
     return Table({_SECTION: np.zeros(1, LANE)})
 
 
-def first_times(table: Table, messages: NDArray[np.void]) -> NDArray[np.bool_]:
+def first_times(table: Table, messages: NDArray[np.void]) -> Flags:
     """Say of each message (batch.MESSAGE) whether it comes for the first time; remember it.
 
     `messages`: (n,), dtype MESSAGE; the result is (n,) bool.
@@ -57,7 +56,7 @@ def forget(table: Table, before_ns: int) -> None:
     table.keep(table[_SECTION]["stored_ns"] >= before_ns)
 
 
-def _unknown(lane: NDArray[np.void], seq: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _unknown(lane: NDArray[np.void], seq: Ints) -> Flags:
     back = lane["high"] - seq
     near = np.clip(back, 0, WINDOW - 1).astype(np.uint64)
     unseen = (back < WINDOW) & ((lane["seen"] >> near) & np.uint64(1) == 0)
@@ -65,7 +64,7 @@ def _unknown(lane: NDArray[np.void], seq: NDArray[np.int64]) -> NDArray[np.bool_
     return np.asarray((back < 0) | ((back >= 0) & unseen) | hole)
 
 
-def _remember(lanes: NDArray[Any], rows: NDArray[np.intp], seq: NDArray[np.int64]) -> None:
+def _remember(lanes: NDArray[Any], rows: NDArray[np.intp], seq: Ints) -> None:
     """Take in new seqs, sorted by row and seq."""
     starts = np.flatnonzero(np.r_[True, rows[1:] != rows[:-1]])
     row = rows[starts]
@@ -83,7 +82,7 @@ def _remember(lanes: NDArray[Any], rows: NDArray[np.intp], seq: NDArray[np.int64
     np.bitwise_or.at(lanes["seen"], rows[inside], bits)
 
 
-def _fill_hole(lanes: NDArray[Any], rows: NDArray[np.intp], seq: NDArray[np.int64]) -> None:
+def _fill_hole(lanes: NDArray[Any], rows: NDArray[np.intp], seq: Ints) -> None:
     """Move the low end of gaps up behind the new messages, unless one came out of turn, far above it."""
     far = lanes["high"][rows] - seq >= WINDOW
     for _ in range(2):  # what lies in the window joins on to what lies below it
@@ -93,7 +92,7 @@ def _fill_hole(lanes: NDArray[Any], rows: NDArray[np.intp], seq: NDArray[np.int6
 
 
 def _open_hole(
-    lanes: NDArray[Any], rows: NDArray[np.intp], seq: NDArray[np.int64], starts: NDArray[np.intp]
+    lanes: NDArray[Any], rows: NDArray[np.intp], seq: Ints, starts: NDArray[np.intp]
 ) -> None:
     """Note the largest gap above the former highest seq, if it is larger than the one known."""
     below = np.r_[0, seq[:-1]]

@@ -6,12 +6,12 @@ And say what came behind something newer, so that nothing depends on where batch
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from backhaul_spark.arrays import Flags, Ints
 
 
 def rounds(rows: NDArray[np.intp]) -> Iterator[NDArray[np.intp]]:
@@ -30,9 +30,7 @@ def rounds(rows: NDArray[np.intp]) -> Iterator[NDArray[np.intp]]:
     yield from np.split(order, np.cumsum(np.bincount(rank))[:-1])
 
 
-def newest_before(
-    group: NDArray[np.intp], time_ns: NDArray[np.int64], newest_ns: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def newest_before(group: NDArray[np.intp], time_ns: Ints, newest_ns: Ints) -> Ints:
     """Return the newest time, ns, that each sample's group had just before it.
 
     `group` is intp, the times int64, ns since 1970; all are (samples,).
@@ -54,7 +52,7 @@ def newest_before(
     return found
 
 
-def firsts(rows: NDArray[Any]) -> NDArray[np.bool_]:
+def firsts(rows: NDArray[Any]) -> Flags:
     """Say where each device's part of sorted rows begins.
 
     `rows`: (n,) intp, ascending; the result is (n,) bool.

@@ -16,12 +16,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from backhaul_spark.arrays import Flags, Floats, Ints
 from backhaul_spark.decode.series import SeriesKey
 from backhaul_spark.rules.alert import Kind, Severity
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 # Rows of a rule's `state`, or of batch.MESSAGE; written to in place.
 Rows = NDArray[Any]
 
@@ -43,7 +41,7 @@ class Samples:
     """
 
     signal: NDArray[np.str_]
-    time_ns: Integers
+    time_ns: Ints
     value: Floats
     heads: Mapping[str, Floats]
 
@@ -57,8 +55,8 @@ class Finding:
     """
 
     kind: Kind
-    where: Mask
-    time_ns: Integers
+    where: Flags
+    time_ns: Ints
     value: Floats
     limit: Floats | float
     note: str = ""
@@ -100,7 +98,7 @@ class Rule(ABC):
         """Take one sample of each of some devices, newer than those before; write to `state`."""
         yield from ()
 
-    def heard(self, state: Rows, first: Mask, messages: Rows) -> Iterator[Finding]:
+    def heard(self, state: Rows, first: Flags, messages: Rows) -> Iterator[Finding]:
         """Take messages of any kind, by device and in the order in which they were stored.
 
         Among them are the hub's words that a device's agent is there, or gone (mark ALIVE, AWAY).

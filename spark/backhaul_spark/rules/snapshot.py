@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
+from backhaul_spark.rules.plan import Plan
 from backhaul_spark.rules.statistics import curves_of, figures
 from backhaul_spark.rules.twins import Twins, of_rule
 from backhaul_spark.tables.schemas import SNAPSHOTS
-
-if TYPE_CHECKING:
-    from backhaul_spark.rules.plan import Plan
-
 
 # How much of a device's health an open alert takes.
 _TAKES = {"info": 0.05, "warning": 0.2, "critical": 0.5}

@@ -6,12 +6,12 @@ whatever order samples come, and need no list of them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from backhaul_spark.arrays import Flags, Floats, Ints
 
 HALF_LIFE_S = 1800.0
 _HOUR_NS = 3_600_000_000_000
@@ -33,9 +33,7 @@ SERIES = np.dtype(
 CURVE = np.dtype([("hour", "i4"), ("half_pct", "u1", (_HOURS,))])
 
 
-def add(
-    rows: NDArray[Any], which: NDArray[np.intp], time_ns: NDArray[np.int64], value: NDArray[Any]
-) -> None:
+def add(rows: NDArray[Any], which: NDArray[np.intp], time_ns: Ints, value: NDArray[Any]) -> None:
     """Add finite samples, sorted by `which` and time, to the rows (dtype SERIES) that they belong to.
 
     `rows` is (series,); the others are (samples,): `which` intp, `time_ns` int64, ns since 1970, `value`
@@ -68,15 +66,15 @@ def add(
     rows[row] = state
 
 
-def _spoilt(state: NDArray[Any], value: NDArray[Any]) -> NDArray[np.bool_]:
+def _spoilt(state: NDArray[Any], value: NDArray[Any]) -> Flags:
     """Say which rows tell nothing: no numbers, or summed from so far away that `value` is lost."""
     finite = np.isfinite([state[name] for name in ("base", *_SUMS)]).all(axis=0)
     far = np.abs(state["base"]) > BASE_FAR * np.maximum(np.abs(value), 1)
-    found: NDArray[np.bool_] = ~finite | far
+    found: Flags = ~finite | far
     return found
 
 
-def _age(state: NDArray[Any], hours: NDArray[np.float64]) -> None:
+def _age(state: NDArray[Any], hours: Floats) -> None:
     """Shift the point from which times count by `hours`, and let the weights fall."""
     decay = 0.5 ** (hours * 3600 / HALF_LIFE_S)
     w, t, v = (state[name].astype(float) for name in ("w", "t", "v"))
@@ -87,7 +85,7 @@ def _age(state: NDArray[Any], hours: NDArray[np.float64]) -> None:
         state[name] *= decay
 
 
-def figures(rows: NDArray[Any]) -> dict[str, NDArray[np.float64]]:
+def figures(rows: NDArray[Any]) -> dict[str, Floats]:
     """Return mean, deviation and slope (a unit an hour) of each row; NaN where not known.
 
     `rows`: (n,), dtype SERIES; each figure is (n,) float64.
@@ -104,7 +102,7 @@ def figures(rows: NDArray[Any]) -> dict[str, NDArray[np.float64]]:
 
 
 def add_curve(
-    curves: NDArray[Any], which: NDArray[np.intp], time_ns: NDArray[np.int64], pct: NDArray[Any]
+    curves: NDArray[Any], which: NDArray[np.intp], time_ns: Ints, pct: NDArray[Any]
 ) -> None:
     """Note the last state of charge, percent, of each hour. Samples sorted by `which` and time.
 

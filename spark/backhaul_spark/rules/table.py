@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import cbor2
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from backhaul_spark.arrays import Flags
 
 _LENGTH_BYTES = 4
 
@@ -59,7 +59,7 @@ class Table:
                 self.sections[name] = np.insert(self.sections[name], places, new, axis=0)
         return self.find(keys)
 
-    def keep(self, wanted: NDArray[np.bool_]) -> None:
+    def keep(self, wanted: Flags) -> None:
         """Drop all other rows.
 
         `wanted`: (rows,) bool.
@@ -121,7 +121,7 @@ class Table:
             self.settle()
         return cbor2.dumps([gone.tobytes(), part.pack()])
 
-    def _differs(self) -> NDArray[np.bool_]:
+    def _differs(self) -> Flags:
         if not len(self._settled_keys):
             return np.ones(len(self), np.bool_)
         differs = np.zeros(len(self), np.bool_)

@@ -10,6 +10,7 @@ import cbor2
 import numpy as np
 
 from backhaul_codec.state.merge import Head, join
+from backhaul_spark.arrays import Ints
 from backhaul_spark.decode.sample_batch import HeadWord, device_hash, hashes
 from backhaul_spark.rules.repeats import lane_table
 from backhaul_spark.rules.statistics import CURVE, SERIES
@@ -91,9 +92,7 @@ class Twins:
                     self._apply(self.names[key], str(head))
         return rows
 
-    def due(
-        self, words: Sequence[HeadWord], until_ns: int, newest_ns: NDArray[np.int64]
-    ) -> list[HeadWord]:
+    def due(self, words: Sequence[HeadWord], until_ns: int, newest_ns: Ints) -> list[HeadWord]:
         """Return the config points that count by now, in the order in which they were stored; keep the others.
 
         `newest_ns` is (devices,) int64, ns since 1970.

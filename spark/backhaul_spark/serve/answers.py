@@ -18,10 +18,11 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 from deltalake.exceptions import DeltaError
-from numpy.typing import NDArray
 
 from backhaul_codec.protocol.history import ANSWER_S_MAX, PastQuestion
 from backhaul_runtime.clock import Clock
+from backhaul_spark.arrays import Ints
+from backhaul_spark.decode.series import OneSeries
 from backhaul_spark.errors import QuestionError
 from backhaul_spark.rollup.long_windows import counted_of
 from backhaul_spark.rollup.rows import ROW, RowMaker
@@ -31,7 +32,7 @@ from backhaul_spark.serve.budget import AnswerTime
 from backhaul_spark.serve.gaps import Hours, gaps, silences
 from backhaul_spark.serve.plan import DAY_US, EARLIEST_US, BucketPlan, Level, plan
 from backhaul_spark.serve.runs import TextRuns
-from backhaul_spark.serve.series_rows import OneSeries, SeriesReader
+from backhaul_spark.serve.series_rows import SeriesReader
 from backhaul_spark.serve.sums import Shown, Sums
 from backhaul_spark.serve.tail import TailReader, UpTail
 from backhaul_spark.serve.view import UNREADABLE, Tables, View, day_of
@@ -273,7 +274,7 @@ class _Gathering:
             yield from self.reader.points(files, begin, end, last=after)
 
     def _add_counted(self, counted: Counted, maker: RowMaker) -> None:
-        times_us: NDArray[np.int64] = counted.time_ns // 1000
+        times_us: Ints = counted.time_ns // 1000
         self.sums.add_readings(times_us[counted.number], counted.value[counted.number])
         texts = np.flatnonzero(counted.text)
         if len(texts):

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from backhaul_spark.arrays import Ints
 from backhaul_spark.serve.plan import HOUR_US, MINUTE_US
 
 WAITING, EXPLAINED, SILENT = "waiting", "explained", "silent"
@@ -64,7 +64,7 @@ class Hours:
         return max(self._states, default=0) + HOUR_US if self._states else None
 
 
-def silences(times_us: NDArray[np.int64], width_us: int, from_us: int, to_us: int) -> list[Gap]:
+def silences(times_us: Ints, width_us: int, from_us: int, to_us: int) -> list[Gap]:
     """Return the stretches of a range without any reading that are much longer than the usual step.
 
     `times_us` is int64, us since 1970, shape (n,).

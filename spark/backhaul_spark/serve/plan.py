@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
+
+from backhaul_spark.arrays import Ints
 
 Level = Literal["point", "minute", "hour", "day"]
 
@@ -36,7 +37,7 @@ class BucketPlan:
         """Where the last bucket ends."""
         return self.start_us + self.count * self.width_us
 
-    def buckets(self, times_us: NDArray[np.int64]) -> NDArray[np.int64]:
+    def buckets(self, times_us: Ints) -> Ints:
         """Return the bucket of each time; one that lies in none has a number below 0 or from `count` on.
 
         `times_us`: (n,) int64, us since 1970; the result is (n,) int64.

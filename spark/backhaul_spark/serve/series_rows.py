@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import date, timedelta
-from typing import NamedTuple
+from datetime import date
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.dataset as ds  # type: ignore[import-untyped]
 
+from backhaul_spark.decode.series import OneSeries
 from backhaul_spark.rollup.read import Wanted, readings
-from backhaul_spark.rollup.rows import INPUT, SERIES
+from backhaul_spark.rollup.rows import INPUT
 from backhaul_spark.serve.budget import AnswerTime
 from backhaul_spark.serve.plan import DAY_US, WIDTHS, BucketPlan
 from backhaul_spark.serve.view import View, chosen, day_of
@@ -25,28 +25,6 @@ _FIGURES = (
     *("window_start", "count", "min", "max", "texts"),
     *("first_text", "last_text", "first_time_ns", "last_time_ns"),
 )
-_ONE_DAY = timedelta(days=1)
-
-
-class OneSeries(NamedTuple):
-    """A series of a device."""
-
-    device: str
-    node: str
-    type: str
-    key: str = ""
-
-    def table(self) -> pa.Table:
-        """Return its names as one row."""
-        columns = [pa.array([name], pa.string()) for name in self]
-        return pa.Table.from_arrays(columns, names=list(SERIES))
-
-    def filter(self) -> pc.Expression:
-        """Return a filter that finds its rows."""
-        found = pc.field("device") == self.device
-        for name, value in zip(SERIES[1:], self[1:], strict=True):
-            found &= pc.field(name) == value
-        return found
 
 
 class SeriesReader:

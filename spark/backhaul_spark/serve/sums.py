@@ -6,8 +6,8 @@ import sys
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from backhaul_spark.arrays import Floats, Ints
 from backhaul_spark.serve.plan import BucketPlan
 
 _GREATEST = sys.float_info.max
@@ -20,10 +20,10 @@ class Shown:
     `width_us`: of each bucket, which begins at its time; 0: these are readings themselves.
     """
 
-    times_us: NDArray[np.int64]
-    least: NDArray[np.float64]
-    greatest: NDArray[np.float64]
-    counts: NDArray[np.int64]
+    times_us: Ints
+    least: Floats
+    greatest: Floats
+    counts: Ints
     width_us: int
 
 
@@ -40,7 +40,7 @@ class Sums:
         self._least = np.full(plan.count, np.inf)
         self._greatest = np.full(plan.count, -np.inf)
         self._counts = np.zeros(plan.count, np.int64)
-        self._readings: list[tuple[NDArray[np.int64], NDArray[np.float64]]] | None = []
+        self._readings: list[tuple[Ints, Floats]] | None = []
         self._left = readings_max
 
     @property
@@ -48,7 +48,7 @@ class Sums:
         """How many readings there are in all buckets."""
         return int(self._counts.sum())
 
-    def add_readings(self, times_us: NDArray[np.int64], values: NDArray[np.float64]) -> None:
+    def add_readings(self, times_us: Ints, values: Floats) -> None:
         """Take readings: times (n,) int64, values (n,) float64, none of them NaN."""
         bucket = self._plan.buckets(times_us)
         inside = (bucket >= 0) & (bucket < self._plan.count)
@@ -62,13 +62,7 @@ class Sums:
             if self._left < 0:
                 self._readings = None
 
-    def add_windows(
-        self,
-        starts_us: NDArray[np.int64],
-        least: NDArray[np.float64],
-        greatest: NDArray[np.float64],
-        counts: NDArray[np.int64],
-    ) -> None:
+    def add_windows(self, starts_us: Ints, least: Floats, greatest: Floats, counts: Ints) -> None:
         """Take windows, all arrays (n,): each of at least one reading, and inside of one bucket.
 
         `starts_us`: int64, us since 1970. `least` and `greatest`: float64, in the unit of the series.
@@ -101,6 +95,6 @@ class Sums:
         )
 
 
-def _finite(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _finite(values: Floats) -> Floats:
     """JSON has no infinity: the greatest double stands for it, as in the tables' statistics."""
     return np.clip(values, -_GREATEST, _GREATEST)

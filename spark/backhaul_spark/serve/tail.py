@@ -17,6 +17,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from backhaul_codec.subjects import IMPORT, IMPORT_STREAM
 from backhaul_spark.decode.points import decode_batch, partition_days
+from backhaul_spark.decode.series import OneSeries
 from backhaul_spark.errors import HubServerError, LoginRefusedError
 from backhaul_spark.nats.dictionaries import CODE as WAITING_CODE
 from backhaul_spark.nats.dictionaries import DictionaryReader
@@ -29,7 +30,6 @@ from backhaul_spark.rollup.read import DTYPES, LETTERS
 from backhaul_spark.rollup.rows import INPUT
 from backhaul_spark.serve.budget import AnswerTime
 from backhaul_spark.serve.kept_tails import KeptTail, KeptTails
-from backhaul_spark.serve.series_rows import OneSeries
 from backhaul_spark.serve.view import View
 
 STREAMS = ["UP_*", "IMPORT*"]

@@ -25,7 +25,8 @@ from backhaul_spark.ingest.checkpoint_files import checkpoint_id, end_of_batch
 from backhaul_spark.ingest.coverage import LaneKey
 from backhaul_spark.nats.dictionaries import CODE as WAITING_CODE
 from backhaul_spark.nats.offsets import Marks
-from backhaul_spark.rollup.rollup import POINTS_FROM, ROLLUP_APP
+from backhaul_spark.rollup.plan import points_from
+from backhaul_spark.rollup.rollup import ROLLUP_APP
 from backhaul_spark.tables.delta import (
     COMMIT_TRIES,
     committed_ingest,
@@ -114,7 +115,6 @@ class Tables:
             if points is None:
                 return View(self._root, *(_no_files() for _ in range(3)))
             ingested = self._settled(points)
-            kept_from = points.metadata().configuration.get(POINTS_FROM)
             return View(
                 self._root,
                 self._files_of(POINTS_TABLE),
@@ -124,7 +124,7 @@ class Tables:
                 ingested=ingested,
                 lanes=self._coverage.of(device),
                 marks=self._marks(points),
-                kept_from=date.fromisoformat(kept_from) if kept_from else None,
+                kept_from=points_from(points),
                 aside=self._aside(device),
                 trouble=trouble,
             )

@@ -9,7 +9,7 @@ of two drivers on one table, Delta refuses the one that was thought dead.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -17,14 +17,12 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
+from backhaul_runtime.clock import Clock
 from backhaul_spark.columns import STAMP
 from backhaul_spark.errors import TablesBusyError
 from backhaul_spark.tables.compaction import compact
-from backhaul_spark.tables.delta import dataset_of, make_table, transactions
+from backhaul_spark.tables.delta import dataset_of, make_table, one_at_a_time, transactions
 from backhaul_spark.tables.schemas import ALERTS_TABLE, SNAPSHOTS, TWINS_TABLE, TableSpec
-
-if TYPE_CHECKING:
-    from backhaul_runtime.clock import Clock
 
 APP = "backhaul-twin"
 # Every so many commits small files become large ones, and files that no reader can still need go.
@@ -97,10 +95,8 @@ class AlertTables:
     def _write(
         self, table: DeltaTable, rows: pa.Table, mode: Literal["append", "overwrite"], batch_id: int
     ) -> None:
-        try:
+        with one_at_a_time(self._root, "twin", "another twin job has taken over"):
             write_deltalake(table, rows, mode=mode, commit_properties=transactions({APP: batch_id}))
-        except CommitFailedError as error:
-            raise TablesBusyError(self._root, "another twin job has taken over", "twin") from error
 
     def _tidy(self, table: DeltaTable, spec: TableSpec) -> None:
         self._commits[spec.name] += 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Literal, NamedTuple, TypeAlias, TypeVar
 
 from backhaul_runtime.clock import SYSTEM_CLOCK, SleepingClock
 from backhaul_spark.errors import (
@@ -21,9 +21,7 @@ from backhaul_spark.errors import (
 )
 from backhaul_spark.nats.connection import Connection
 from backhaul_spark.nats.endpoint import Endpoint
-
-if TYPE_CHECKING:
-    from backhaul_spark.sink.outgoing import Outgoing
+from backhaul_spark.sink.outgoing import Outgoing
 
 T = TypeVar("T")
 Done: TypeAlias = Literal["stored", "repeat", "dropped"]

@@ -11,16 +11,15 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from math import prod
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
+from numpy.typing import NDArray
 
+from backhaul_spark.arrays import Ints
 from backhaul_spark.tables.part_file import row_groups
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 NAMES = ("device", "node", "type", "key")
 TIME = "time_ns"
@@ -121,7 +120,7 @@ class _Run:
             series = series * (len(order) + 1) + _ranks(self.rows, name, order)
         self.series, self.time_ns = series, self.rows.column(TIME).to_numpy()
 
-    def take(self, count: int) -> tuple[pa.Table, NDArray[np.int64], NDArray[np.int64]]:
+    def take(self, count: int) -> tuple[pa.Table, Ints, Ints]:
         """Take away the first rows in memory, with their keys."""
         taken = self.rows.slice(0, count), self.series[:count], self.time_ns[:count]
         self.rows = self.rows.slice(count)
@@ -153,9 +152,7 @@ def _merged(
     yield from _joined([run.take(run.rows.num_rows) for run in runs])
 
 
-def _joined(
-    parts: list[tuple[pa.Table, NDArray[np.int64], NDArray[np.int64]]],
-) -> list[pa.RecordBatch]:
+def _joined(parts: list[tuple[pa.Table, Ints, Ints]]) -> list[pa.RecordBatch]:
     parts = [part for part in parts if part[0].num_rows]
     if not parts:
         return []
@@ -167,7 +164,7 @@ def _joined(
 
 def _sorted(table: pa.Table) -> pa.Table:
     table = table.combine_chunks()
-    keys: list[NDArray[np.int64]] = [table.column(TIME).to_numpy()]
+    keys: list[Ints] = [table.column(TIME).to_numpy()]
     for name in reversed(NAMES):
         order = _places(_column(table, name).dictionary.to_pylist())
         keys.append(_ranks(table, name, order))
@@ -183,10 +180,10 @@ def _places(names: Iterable[str | None]) -> dict[str | None, int]:
     return {name: at for at, name in enumerate(sorted(n for n in names if n is not None), 1)}
 
 
-def _ranks(table: pa.Table, name: str, order: Mapping[str | None, int]) -> NDArray[np.int64]:
+def _ranks(table: pa.Table, name: str, order: Mapping[str | None, int]) -> Ints:
     column = _column(table, name)
     ranks = np.array([order.get(each, 0) for each in column.dictionary.to_pylist()] + [0], np.int64)
-    found: NDArray[np.int64] = ranks[column.indices.fill_null(len(ranks) - 1).to_numpy()]
+    found: Ints = ranks[column.indices.fill_null(len(ranks) - 1).to_numpy()]
     return found
 
 

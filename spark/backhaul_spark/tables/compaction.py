@@ -7,61 +7,36 @@ two that work at the same time one is refused, while appends pass by both.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-from urllib.parse import unquote
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa  # type: ignore[import-untyped]
 from deltalake import DeltaTable
-from deltalake.exceptions import CommitFailedError
 
-from backhaul_spark.errors import TablesBusyError
+from backhaul_runtime.clock import Clock
 from backhaul_spark.tables.by_series import ASCENDING, NAMES, NAMES_MAX, in_order
 from backhaul_spark.tables.delta import (
     add_action,
     commit_files,
+    one_at_a_time,
     open_table,
-    remove_action,
     table_uri,
 )
-from backhaul_spark.tables.files import open_input
-from backhaul_spark.tables.part_file import PartFile, by_dictionary, read_batches, row_groups
+from backhaul_spark.tables.files import DataFile, data_files, open_input
+from backhaul_spark.tables.part_file import (
+    PartFile,
+    as_schema,
+    by_dictionary,
+    read_batches,
+    row_groups,
+    stored_schema,
+)
 from backhaul_spark.tables.schemas import POINTS_TABLE, TableSpec
-
-if TYPE_CHECKING:
-    from backhaul_runtime.clock import Clock
 
 # Carried by everything that takes files out of a table that others append to.
 UPKEEP_APP = "backhaul-upkeep"
 FILE_BYTES = 128 << 20
 # Of rows that are nearly alike a file would hold more than is merged in bounded memory (by_series.py).
 FILE_ROWS = 1 << 24
-
-
-@dataclass(frozen=True, slots=True)
-class DataFile:
-    """One file of a table: path (relative), size in bytes, rows, and its partition."""
-
-    path: str
-    size: int
-    rows: int
-    partition: Mapping[str, str]
-
-
-def data_files(table: DeltaTable, spec: TableSpec) -> list[DataFile]:
-    """Return the files of a table as loaded, by path: in each partition the oldest first."""
-    actions = pa.table(table.get_add_actions(flatten=True)).to_pylist()
-    found = [
-        DataFile(
-            unquote(each["path"]),
-            each["size_bytes"],
-            each["num_records"],
-            {name: str(each[f"partition.{name}"]) for name in spec.partition_by},
-        )
-        for each in actions
-    ]
-    return sorted(found, key=lambda file: file.path)
 
 
 def compact(root: str, spec: TableSpec, clock: Clock) -> tuple[int, int]:
@@ -104,9 +79,7 @@ def _merge(
     root: str, table: DeltaTable, spec: TableSpec, small: list[DataFile], clock: Clock
 ) -> None:
     uri = table_uri(root, spec.name)
-    schema = by_dictionary(
-        pa.schema([field for field in spec.schema if field.name not in spec.partition_by])
-    )
+    schema = by_dictionary(stored_schema(spec))
     number = table.version() + 1
     batches = _batches(uri, small, schema)
     ordered = spec is POINTS_TABLE and _few_names(uri, small)
@@ -115,14 +88,9 @@ def _merge(
         part.write(rows)
     now_ns = clock.now_ns()
     added = add_action(part.close(), now_ns, data_change=False)
-    removed = [
-        remove_action(each.path, each.size, each.partition, now_ns, data_change=False)
-        for each in small
-    ]
-    try:
+    removed = [each.removal(now_ns, data_change=False) for each in small]
+    with one_at_a_time(root, "maintain", f"somebody else tidies up {spec.name}"):
         commit_files(table, spec, [added, *removed], {UPKEEP_APP: number})
-    except CommitFailedError as error:
-        raise TablesBusyError(root, f"somebody else tidies up {spec.name}", "maintain") from error
 
 
 def _batches(uri: str, files: list[DataFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -143,14 +111,3 @@ def _few_names(uri: str, files: list[DataFile]) -> bool:
                 if len(names) > NAMES_MAX:
                     return False
     return True
-
-
-def as_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return rows of a file with the columns of `schema`; null where an older file has none."""
-    columns = [
-        rows.column(field.name).cast(field.type)
-        if field.name in rows.column_names
-        else pa.nulls(rows.num_rows, field.type)
-        for field in schema
-    ]
-    return pa.Table.from_arrays(columns, schema=schema)

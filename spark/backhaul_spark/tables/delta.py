@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
+import pyarrow.dataset as ds  # type: ignore[import-untyped]
 from deltalake import CommitProperties, DeltaTable, Field, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
@@ -35,9 +36,6 @@ from backhaul_spark.tables.schemas import (
     SCHEMA_VERSION,
     TableSpec,
 )
-
-if TYPE_CHECKING:
-    import pyarrow.dataset as ds  # type: ignore[import-untyped]
 
 # The application id under which each table remembers the last ingest it took part in.
 INGEST_APP = "backhaul-ingest"
@@ -229,11 +227,14 @@ def add_action(file: Mapping[str, Any], now_ns: int, *, data_change: bool = True
     )
 
 
-def remove_action(
-    path: str, size: int, partition: Mapping[str, str], now_ns: int, *, data_change: bool = True
-) -> RemoveAction:
-    """Return the action that takes a file out."""
-    return RemoveAction(path, data_change, now_ns // 1_000_000, size, dict(partition))
+@contextmanager
+def one_at_a_time(root: str, command: str, detail: str = "") -> Iterator[None]:
+    """Commit within this. Raises: TablesBusyError: another run of the command committed meanwhile."""
+    try:
+        yield
+    except CommitFailedError as error:
+        detail = detail or f"another run of {command} has committed meanwhile"
+        raise TablesBusyError(root, detail, command) from error
 
 
 def _plan_of(app: str) -> str:

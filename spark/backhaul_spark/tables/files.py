@@ -1,21 +1,70 @@
-"""Files of a table: opening them wherever the table lies, and Delta's statistics of one."""
+"""Files of a table: those of a version, opening one wherever the table lies, and Delta's statistics of it."""
 
 from __future__ import annotations
 
 import math
 import re
 import sys
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
+from deltalake import DeltaTable
+from deltalake.transaction import RemoveAction
 from pyarrow import fs
+
+from backhaul_spark.tables.schemas import TableSpec
 
 # Text in statistics is cut: a prefix bounds from below, and from above with the last character
 # there is behind it.
 STATS_TEXT_MAX = 32
 LAST_TEXT = "\U0010ffff"
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """One file of a table: path (relative), size in bytes, rows, its partition, and the bounds of its columns.
+
+    `bounds`: by `min.NAME`, `max.NAME` and `null_count.NAME`; of what nobody knows None, or nothing.
+    """
+
+    path: str
+    size: int
+    rows: int
+    partition: Mapping[str, str]
+    bounds: Mapping[str, Any]
+
+    def may_have(self, devices: Sequence[str]) -> bool:
+        """Say by its bounds whether it may have rows of some devices, given sorted."""
+        low, high = self.bounds.get("min.device"), self.bounds.get("max.device")
+        begin = 0 if low is None else bisect_left(devices, low)
+        end = len(devices) if high is None else bisect_right(devices, high)
+        return begin < end
+
+    def removal(self, now_ns: int, *, data_change: bool = True) -> RemoveAction:
+        """Return the action that takes it out."""
+        partition: dict[str, str | None] = {**self.partition}
+        return RemoveAction(self.path, data_change, now_ns // 1_000_000, self.size, partition)
+
+
+def data_files(table: DeltaTable, spec: TableSpec) -> list[DataFile]:
+    """Return the files of a table as loaded, by path: in each partition the oldest first."""
+    found = [
+        DataFile(
+            unquote(each["path"]),
+            each["size_bytes"],
+            each["num_records"],
+            {name: str(each[f"partition.{name}"]) for name in spec.partition_by},
+            each,
+        )
+        for each in pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    ]
+    return sorted(found, key=lambda file: file.path)
 
 
 def filesystem(uri: str) -> tuple[fs.FileSystem, str]:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from backhaul_spark.tables.files import file_stats, open_input, open_output, remove
+from backhaul_spark.tables.schemas import TableSpec
 
 # A row group is what a reader can skip, and what a task holds in memory for each date it meets.
 ROW_GROUP_ROWS = 1 << 18
@@ -144,6 +145,22 @@ def _mask(batch: pa.RecordBatch, repeats: dict[str, pa.Array]) -> pa.Array:
         inside = pc.is_in(batch.column("stream_seq"), value_set=seqs)
         drop = pc.or_(drop, pc.and_(pc.equal(streams, stream), inside))
     return pc.invert(drop)
+
+
+def as_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return rows of a file with the columns of `schema`; null where an older file has none."""
+    columns = [
+        rows.column(field.name).cast(field.type)
+        if field.name in rows.column_names
+        else pa.nulls(rows.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def stored_schema(spec: TableSpec) -> pa.Schema:
+    """Return the columns that the files of a table have: all but those of its partitions."""
+    return pa.schema([field for field in spec.schema if field.name not in spec.partition_by])
 
 
 def read_batches(

@@ -15,22 +15,20 @@ from __future__ import annotations
 import base64
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
-from numpy.typing import NDArray
+import pyarrow.dataset as ds  # type: ignore[import-untyped]
 
 from backhaul_codec.kinds import POINT
 from backhaul_codec.wire.messages import is_said_again
+from backhaul_spark.arrays import Flags
 from backhaul_spark.decode.points import POINTS, TIMELESS, Decoded
 from backhaul_spark.nats.messages import leaf_of
 from backhaul_spark.tables.files import open_input
 from backhaul_spark.tables.part_file import read_batches
-
-if TYPE_CHECKING:
-    import pyarrow.dataset as ds  # type: ignore[import-untyped]
 
 # Its time in ns, and its digest.
 Note: TypeAlias = tuple[int, bytes]
@@ -104,7 +102,7 @@ class Aside:
             drop = drop | self._late(points, drop)
         return points.filter(pa.array(~drop)) if drop.any() else points
 
-    def _again(self, decoded: Decoded) -> NDArray[np.bool_]:
+    def _again(self, decoded: Decoded) -> Flags:
         """Return which points are of frames that say that they were sent before."""
         marked = np.zeros(decoded.messages.num_rows, dtype=bool)
         subjects = decoded.messages.column("subject").to_pylist()
@@ -117,7 +115,7 @@ class Aside:
                 marked[row] = len(body) <= FRAME_BYTES_MAX and is_said_again(body)
         return marked[decoded.message]
 
-    def _late(self, points: pa.RecordBatch, again: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    def _late(self, points: pa.RecordBatch, again: Flags) -> Flags:
         """Return which points are the first of readings that points holds already."""
         alone = pc.equal(points.column("letter"), LETTER).to_numpy(zero_copy_only=False)
         there = np.isin(points.column("time_ns").to_numpy(), self._times)

@@ -8,12 +8,12 @@ next run takes them out.
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 from deltalake import DeltaTable, write_deltalake
 
+from backhaul_runtime.clock import Clock
 from backhaul_spark.columns import STAMP
 from backhaul_spark.errors import NotKeptError, TableMissingError
 from backhaul_spark.tables.delta import (
@@ -23,10 +23,7 @@ from backhaul_spark.tables.delta import (
     open_table,
     transactions,
 )
-from backhaul_spark.tables.schemas import TableSpec
-
-if TYPE_CHECKING:
-    from backhaul_runtime.clock import Clock
+from backhaul_spark.tables.schemas import TableSpec, superseded_of
 
 # Property: superseded rows are all there from this time on, us since 1970.
 KEPT_FROM = "backhaul.kept_from"
@@ -44,9 +41,8 @@ class Superseded:
 
     Args:
         root: the table root.
-        spec: the table of superseded rows.
         main: the table whose rows they were, as its writer loaded it, before this.
-        main_spec: its spec.
+        spec: its spec.
         app: the application id that the main table moves to a commit's number.
         clock: for since when superseded rows are kept.
 
@@ -55,23 +51,17 @@ class Superseded:
     """
 
     def __init__(
-        self,
-        root: str,
-        spec: TableSpec,
-        main: DeltaTable,
-        main_spec: TableSpec,
-        app: str,
-        clock: Clock,
+        self, root: str, main: DeltaTable, spec: TableSpec, app: str, clock: Clock
     ) -> None:
-        self._spec, self._app = spec, app
+        self._spec, self._app = superseded_of(spec), app
         # Of rows that were there before this table was, nobody kept the former versions.
         kept_from = clock.now_ns() // 1000 if main.version() else 0
-        self._table = make_table(root, spec, {KEPT_FROM: str(kept_from)})
+        self._table = make_table(root, self._spec, {KEPT_FROM: str(kept_from)})
         done = main.transaction_version(app) or 0
         unheard = pc.field("superseded_by") > done
-        if dataset_of(self._table, spec).count_rows(filter=unheard):
+        if dataset_of(self._table, self._spec).count_rows(filter=unheard):
             # Whoever prepared them can commit nothing any more after this.
-            commit_files(main, main_spec, [], {app: done})
+            commit_files(main, spec, [], {app: done})
             self._table.delete(f"superseded_by > {done}")
             self._table.update_incremental()
 
@@ -109,7 +99,7 @@ class Superseded:
 
 def rows_known_at(
     root: str,
-    specs: tuple[TableSpec, TableSpec],
+    spec: TableSpec,
     app: str,
     since: str,
     at: datetime,
@@ -119,7 +109,7 @@ def rows_known_at(
 
     Args:
         root: the table root.
-        specs: the table, and that of its superseded rows.
+        spec: the table.
         app: the application id that the main table moves with each commit.
         since: the column that says from when on a row was there.
         at: with its time zone.
@@ -129,25 +119,25 @@ def rows_known_at(
         TableMissingError: the table is not there.
         NotKeptError: superseded rows are kept since a later time only.
     """
-    main_spec, old_spec = specs
+    old_spec = superseded_of(spec)
     at_us = pa.scalar(at.astimezone(UTC)).cast(STAMP)
     there = pc.field(since) <= at_us
     wanted = there if wanted is None else there & wanted
     # The main table first: what it has not committed, the other one may show already.
-    main = open_table(root, main_spec)
+    main = open_table(root, spec)
     done = main.transaction_version(app) or 0
-    now = dataset_of(main, main_spec).to_table(filter=wanted)
+    now = dataset_of(main, spec).to_table(filter=wanted)
     try:
         old = open_table(root, old_spec)
     except TableMissingError:
-        raise NotKeptError(main_spec.name, at.isoformat(), "the next run") from None
+        raise NotKeptError(spec.name, at.isoformat(), "the next run") from None
     kept_from = int(old.metadata().configuration.get(KEPT_FROM) or 0)
     if at.timestamp() * 1e6 < kept_from:
         begin = datetime.fromtimestamp(kept_from / 1e6, UTC)
-        raise NotKeptError(main_spec.name, at.isoformat(), begin.isoformat(timespec="seconds"))
+        raise NotKeptError(spec.name, at.isoformat(), begin.isoformat(timespec="seconds"))
     valid = (pc.field("superseded_at") > at_us) & (pc.field("superseded_by") <= done)
     from_day = pc.field("superseded_on") >= at.astimezone(UTC).date()
     rows = dataset_of(old, old_spec).to_table(
-        columns=main_spec.schema.names, filter=wanted & valid & from_day
+        columns=spec.schema.names, filter=wanted & valid & from_day
     )
     return pa.concat_tables([now, rows])

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from backhaul_hub.cli.main import cli as hub_cli
 from backhaul_runtime.clock import SYSTEM_CLOCK
-from backhaul_spark.cli._options import source_options
+from backhaul_spark.cli._options import HubPlace
 from backhaul_spark.cli.main import cli
 from backhaul_spark.fleet.job import FleetJob
 from backhaul_spark.fleet.settings import FleetSettings
@@ -43,7 +43,7 @@ def simulate(hub: Path, *options: str) -> None:
 
 def ingest(hub: Path, root: str) -> None:
     """Read UP and write the points as the tasks of `ingest` do, without Spark around them."""
-    endpoint = endpoint_from(source_options(str(hub), None, None, None, "UP_*"))
+    endpoint = endpoint_from(HubPlace(str(hub)).source())
     tables = Ingest(root, SYSTEM_CLOCK)
     try:
         batches = [

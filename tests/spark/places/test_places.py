@@ -21,7 +21,7 @@ from backhaul_spark.places.day import day_of_places
 from backhaul_spark.places.job import Places, PlacesRun
 from backhaul_spark.places.stored import RUN_APP
 from backhaul_spark.rollup.rollup import run_here
-from backhaul_spark.tables.schemas import TRIPS_SUPERSEDED, TRIPS_TABLE
+from backhaul_spark.tables.schemas import TRIPS_TABLE
 from backhaul_spark.tables.superseded import rows_known_at
 from tests.support.places_world import ROW_TABLES, At, PlacesWorld, at, drive, stand
 
@@ -96,9 +96,9 @@ def test_late_positions_restate_what_they_change_and_nothing_else(tmp_path: Path
     others = [row for row in world.rows("trips") if row["device"] == "VID-002"]
     assert others == [row for row in before["trips"] if row["device"] == "VID-002"]
     assert is_as_from_scratch(world, tmp_path / "b")
-    known = rows_known_at(
-        world.root, (TRIPS_TABLE, TRIPS_SUPERSEDED), RUN_APP, "restated_at", then
-    ).sort_by([("device", "ascending"), ("start_ns", "ascending")])
+    known = rows_known_at(world.root, TRIPS_TABLE, RUN_APP, "restated_at", then).sort_by(
+        [("device", "ascending"), ("start_ns", "ascending")]
+    )
     assert known.select(TRIPS_TABLE.schema.names).to_pylist() == before["trips"]
 
 

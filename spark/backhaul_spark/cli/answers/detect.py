@@ -6,12 +6,13 @@ import json
 import math
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from backhaul_codec.state.point_text import shown
 from backhaul_spark.cli import _options
+from backhaul_spark.cli._options import SeriesSpan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,11 +46,8 @@ JOINT_LEARNING = 400
 @_options.as_json
 def detect(
     table_root: str,
-    device: str,
+    span: SeriesSpan,
     series: tuple[str, ...],
-    start: str | None,
-    end: str | None,
-    resolution: Literal["auto", "raw", "1m", "1h", "1d"],
     threshold: float | None,
     learning: int,
     as_json: bool,
@@ -61,24 +59,61 @@ def detect(
 
     Several series are judged row by row, by how they went together in the first --learning rows.
     """
-    from backhaul_spark.detect.findings import THRESHOLD, find
-    from backhaul_spark.query.history import History, parse_series, parse_time
-
     if len(series) > 1:
-        _together(table_root, device, series, start, end, resolution, threshold, learning, as_json)
+        found = _together(table_root, span, series, threshold, learning)
+    else:
+        found = _alone(table_root, span, series[0], threshold)
+    if as_json:
+        findings = [_as_json(finding) for finding in found.findings]
+        print(json.dumps(found.facts | {"findings": findings}))
         return
-    history, asked = History(table_root), parse_series(device, series[0])
-    bounds = parse_time("--from", start), parse_time("--to", end)
+    whose = shown(f"{span.device} {', '.join(series)}")
+    number, resolution = len(found.findings), found.facts["resolution"]
+    print(f"{whose}, {resolution}: {number} findings in {found.of}")
+    print(f"  {found.judged}")
+    for finding in found.findings:
+        print(f"  {_iso(finding.start_ns)} to {_iso(finding.end_ns)}: {shown(finding.text)}")
+
+
+class Judged(NamedTuple):
+    """The findings; all else that `--json` says; what they are of, and what was judged of it, in words."""
+
+    findings: Sequence[UnusualStretch | UnusualTogether]
+    facts: dict[str, Any]
+    of: str
+    judged: str
+
+
+def _alone(table_root: str, span: SeriesSpan, series: str, threshold: float | None) -> Judged:
+    """Judge one series."""
+    from backhaul_spark.detect.findings import THRESHOLD, find
+    from backhaul_spark.query.history import History, parse_series
+
+    history, asked = History(table_root), parse_series(span.device, series)
+    resolution = span.resolution
     if resolution == "auto":
-        resolution = history.finest(asked, *bounds, READINGS_MAX)
-    answer = history.ask(asked, *bounds, resolution)
+        resolution = history.finest(asked, *span.bounds, READINGS_MAX)
+    answer = history.ask(asked, *span.bounds, resolution)
     times_ns, values = readings(answer)
     found = find(times_ns, values, threshold=threshold or THRESHOLD)
     unjudged = not_judged(times_ns, values, answer.rows.num_rows)
-    if as_json:
-        print(json.dumps(_as_json(answer, len(values), found, unjudged)))
-    else:
-        _print(answer, len(values), found, unjudged)
+    judged = len(values) - unjudged.learning - unjudged.not_finite
+    facts = {
+        "device": answer.series.device,
+        "series": str(answer.series),
+        "resolution": answer.resolution,
+        "from": answer.start.isoformat(),
+        "to": answer.end.isoformat(),
+        "readings": len(values),
+        "judged": judged,
+        "not_judged": {
+            "learning": unjudged.learning,
+            "learned_to": None if unjudged.learned_ns is None else _iso(unjudged.learned_ns),
+            "not_finite": unjudged.not_finite,
+            "without_number": unjudged.texts,
+        },
+    }
+    return Judged(found, facts, f"{len(values):,} readings", unjudged.text(judged))
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,63 +158,19 @@ def readings(answer: Answer) -> tuple[list[int], list[float]]:
     return [time_us * 1000 for time_us in times_us.to_pylist()], rows.column(1).to_pylist()
 
 
-def _as_json(
-    answer: Answer, count: int, found: list[UnusualStretch], unjudged: Unjudged
-) -> dict[str, Any]:
-    return {
-        "device": answer.series.device,
-        "series": str(answer.series),
-        "resolution": answer.resolution,
-        "from": answer.start.isoformat(),
-        "to": answer.end.isoformat(),
-        "readings": count,
-        "judged": count - unjudged.learning - unjudged.not_finite,
-        "not_judged": {
-            "learning": unjudged.learning,
-            "learned_to": None if unjudged.learned_ns is None else _iso(unjudged.learned_ns),
-            "not_finite": unjudged.not_finite,
-            "without_number": unjudged.texts,
-        },
-        "findings": [
-            {
-                "start": _iso(finding.start_ns),
-                "end": _iso(finding.end_ns),
-                "worst": _iso(finding.worst_ns),
-                "value": finding.value,
-                "usual": finding.usual,
-                "score": round(finding.score, 3),
-                "text": finding.text,
-            }
-            for finding in found
-        ],
-    }
-
-
 def _iso(time_ns: int) -> str:
     """Return a time, ns since 1970, as text in UTC, to the millisecond."""
     return datetime.fromtimestamp(time_ns / 1e9, UTC).isoformat(timespec="milliseconds")
 
 
-def _print(answer: Answer, count: int, found: list[UnusualStretch], unjudged: Unjudged) -> None:
-    whose = shown(f"{answer.series.device} {answer.series}")
-    print(f"{whose}, {answer.resolution}: {len(found)} findings in {count:,} readings")
-    print(f"  {unjudged.text(count - unjudged.learning - unjudged.not_finite)}")
-    for finding in found:
-        print(f"  {_iso(finding.start_ns)} to {_iso(finding.end_ns)}: {shown(finding.text)}")
-
-
 def _together(
     table_root: str,
-    device: str,
+    span: SeriesSpan,
     series: Sequence[str],
-    start: str | None,
-    end: str | None,
-    resolution: Literal["auto", "raw", "1m", "1h", "1d"],
     threshold: float | None,
     learning: int,
-    as_json: bool,
-) -> None:
-    """Judge several series of one device together, and print the findings.
+) -> Judged:
+    """Judge several series of one device together.
 
     Raises:
         OptionError: a series is named twice, or there are more than SIGNALS_MAX.
@@ -187,54 +178,43 @@ def _together(
     from backhaul_spark.detect.findings import TOGETHER, find_together
     from backhaul_spark.detect.joint import SIGNALS_MAX
     from backhaul_spark.errors import OptionError
-    from backhaul_spark.query.history import History, parse_series, parse_time
+    from backhaul_spark.query.history import History, parse_series
 
     if len(set(series)) < len(series) or len(series) > SIGNALS_MAX:
         raise OptionError("--series", " ".join(series), f"at most {SIGNALS_MAX}, each once")
-    history, asked = History(table_root), [parse_series(device, one) for one in series]
-    bounds = parse_time("--from", start), parse_time("--to", end)
+    history, asked = History(table_root), [parse_series(span.device, one) for one in series]
+    resolution = span.resolution
     if resolution == "auto":
         most = READINGS_MAX // len(asked)
-        finest = [history.finest(one, *bounds, most) for one in asked]
+        finest = [history.finest(one, *span.bounds, most) for one in asked]
         resolution = max(finest, key=("raw", "1m", "1h", "1d").index)
-    answers = [readings(history.ask(one, *bounds, resolution)) for one in asked]
+    answers = [readings(history.ask(one, *span.bounds, resolution)) for one in asked]
     found, rows, step_ns = find_together(
         series, answers, threshold=threshold or TOGETHER, learning=learning
     )
     judged = max(len(rows) - learning, 0)
-    learned_ns = rows[min(learning, len(rows)) - 1].time_ns if rows else None
-    if as_json:
-        values: dict[str, Any] = {
-            "device": device,
-            "series": list(series),
-            "resolution": resolution,
-            "step_s": step_ns / 1e9,
-            "rows": len(rows),
-            "judged": judged,
-            "not_judged": {
-                "learning": len(rows) - judged,
-                "learned_to": None if learned_ns is None else _iso(learned_ns),
-            },
-            "findings": [_together_as_json(finding) for finding in found],
-        }
-        print(json.dumps(values))
-        return
-    whose = shown(f"{device} {', '.join(series)}")
-    print(
-        f"{whose}, {resolution}: {len(found)} findings in {len(rows):,} rows of {step_ns / 1e9:g} s"
-    )
-    told = f"  {judged:,} judged; not judged: {len(rows) - judged:,} for learning"
-    print(f"{told}, to {_iso(learned_ns)}" if learned_ns is not None else told)
-    for finding in found:
-        print(f"  {_iso(finding.start_ns)} to {_iso(finding.end_ns)}: {shown(finding.text)}")
-
-
-def _together_as_json(finding: UnusualTogether) -> dict[str, Any]:
-    return {
-        "start": _iso(finding.start_ns),
-        "end": _iso(finding.end_ns),
-        "worst": _iso(finding.worst_ns),
-        "score": round(finding.score, 3),
-        "parts": {name: round(share, 3) for name, share in finding.parts.items()},
-        "text": finding.text,
+    learned = _iso(rows[min(learning, len(rows)) - 1].time_ns) if rows else None
+    facts = {
+        "device": span.device,
+        "series": list(series),
+        "resolution": resolution,
+        "step_s": step_ns / 1e9,
+        "rows": len(rows),
+        "judged": judged,
+        "not_judged": {"learning": len(rows) - judged, "learned_to": learned},
     }
+    told = f"{judged:,} judged; not judged: {len(rows) - judged:,} for learning"
+    told += f", to {learned}" if learned is not None else ""
+    return Judged(found, facts, f"{len(rows):,} rows of {step_ns / 1e9:g} s", told)
+
+
+def _as_json(finding: UnusualStretch | UnusualTogether) -> dict[str, Any]:
+    from backhaul_spark.detect.findings import UnusualStretch
+
+    times_ns = {"start": finding.start_ns, "end": finding.end_ns, "worst": finding.worst_ns}
+    if isinstance(finding, UnusualStretch):
+        said: dict[str, Any] = {"value": finding.value, "usual": finding.usual}
+    else:
+        said = {"parts": {name: round(share, 3) for name, share in finding.parts.items()}}
+    times = {name: _iso(time_ns) for name, time_ns in times_ns.items()}
+    return times | said | {"score": round(finding.score, 3), "text": finding.text}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from backhaul_codec.state.point_text import shown
 from backhaul_spark.cli import _options
+from backhaul_spark.cli._options import SeriesSpan
 from backhaul_spark.cli._twin_text import as_json_rows
 
 if TYPE_CHECKING:
@@ -26,11 +27,8 @@ SHOWN_ROWS = 20
 @_options.as_json
 def history(
     table_root: str,
-    device: str,
+    span: SeriesSpan,
     series: str,
-    start: str | None,
-    end: str | None,
-    resolution: Literal["auto", "raw", "1m", "1h", "1d"],
     as_known_at: str | None,
     plot: str | None,
     config: str | None,
@@ -41,10 +39,9 @@ def history(
     from backhaul_spark.query.history import History, parse_series, parse_time
 
     answer = History(table_root).ask(
-        parse_series(device, series),
-        parse_time("--from", start),
-        parse_time("--to", end),
-        resolution,
+        parse_series(span.device, series),
+        *span.bounds,
+        span.resolution,
         parse_time("--as-known-at", as_known_at),
     )
     if plot:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
-from backhaul_spark.cli import _options
-from backhaul_spark.cli._twin_text import as_json_rows, twin_line
+from backhaul_spark.cli import _options, _service
+from backhaul_spark.cli._twin_text import print_twins
 
 
 @click.command("twin-state")
@@ -30,19 +28,11 @@ def twin_state(
     from backhaul_spark.errors import NothingFoundError
     from backhaul_spark.rules.config import read_plan
     from backhaul_spark.rules.state import read_state
-    from backhaul_spark.session import spark_session
 
     plan = read_plan(config)
-    spark = spark_session("backhaul-twin-state", verbose=verbose)
-    try:
+    with _service.spark("backhaul-twin-state", verbose=verbose) as spark:
         found = read_state(spark, checkpoint, plan).to_pylist()
-    finally:
-        spark.stop()
     shown = [row for row in found if device in (None, row["device"])]
     if device is not None and not shown:
         raise NothingFoundError(f"the state at {checkpoint} has no {device}")
-    if as_json:
-        print(json.dumps(as_json_rows(shown)))
-        return
-    for row in shown:
-        print(twin_line(row))
+    print_twins(shown, as_json=as_json)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
 from backhaul_spark.cli import _options
-from backhaul_spark.cli._twin_text import as_json_rows, twin_line
+from backhaul_spark.cli._twin_text import print_twins
 from backhaul_spark.errors import NothingFoundError
 
 
@@ -25,8 +23,4 @@ def twins(table_root: str, device: str | None, as_json: bool) -> None:
     found = told(table_root, device)
     if device is not None and not found.num_rows:
         raise NothingFoundError(f"the twin job has no snapshot of {device}")
-    if as_json:
-        print(json.dumps(as_json_rows(found.to_pylist())))
-        return
-    for row in found.to_pylist():
-        print(twin_line(row))
+    print_twins(found.to_pylist(), as_json=as_json)

@@ -7,13 +7,13 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import date
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from backhaul_codec.state.point_text import shown
 from backhaul_spark.cli import _options
+from backhaul_spark.cli._options import HubPlace, Tell
 
 if TYPE_CHECKING:
     from backhaul_spark.fleet.job import Done
@@ -39,7 +39,7 @@ def anomalies(
     config: str | None,
     hub_dir: str | None,
     as_json: bool,
-    quiet: bool,
+    tell: Tell,
 ) -> None:
     """Compare every device with its peers and its own past, and write the anomalies.
 
@@ -52,6 +52,7 @@ def anomalies(
     from backhaul_spark.fleet.alerts import fresh_days
     from backhaul_spark.fleet.job import FleetJob
     from backhaul_spark.fleet.settings import FleetSettings
+    from backhaul_spark.fleet.standing import standing, unjudged
 
     if hour is not None and day is None:
         raise click.UsageError("--hour needs --day")
@@ -59,25 +60,24 @@ def anomalies(
     days = job.due() if day is None else [_options.parse_day(day)]
     results = []
     for each in days:
-        _options.tell(f"judging {each}", quiet=quiet)
+        tell(f"judging {each}")
         done = job.run(each, hour)
-        rows, unjudged = _rows(table_root, each, hour)
-        results.append(asdict(done) | {"found": rows, "unjudged": unjudged})
+        rows = standing(table_root, each, hour)
+        gaps = unjudged(table_root, each, hour)
+        results.append(asdict(done) | {"found": rows, "unjudged": gaps})
         if not as_json:
             _print(done, rows)
     if hub_dir is not None:
         # Also what a former run judged, and could not tell: the hub keeps each once.
         recent = fresh_days(SYSTEM_CLOCK.now_ns()) if day is None else days
-        _publish(hub_dir, table_root, sorted({*days, *recent}), hour, quiet=quiet)
+        _publish(HubPlace(hub_dir), table_root, sorted({*days, *recent}), hour, tell)
     if as_json:
         print(json.dumps(results, default=str))
     elif not days:
         print("no day has changed since it was judged")
 
 
-def _publish(
-    hub_dir: str, root: str, days: Sequence[date], hour: int | None, *, quiet: bool
-) -> None:
+def _publish(hub: HubPlace, root: str, days: Sequence[date], hour: int | None, tell: Tell) -> None:
     """Publish the anomalies of days as alerts; the hub stores each once."""
     from backhaul_runtime.clock import SYSTEM_CLOCK
     from backhaul_spark.errors import TableMissingError
@@ -93,27 +93,13 @@ def _publish(
             alerts += anomaly_alerts(all_said(root, day, hour), day, hour, now_ns)
     if not alerts:
         return
-    env = _options.hub_env(Path(hub_dir) / "hub.toml")
-    login = _options.twin_login(hub_dir)
-    source = _options.source_options(hub_dir, None, login, None, "UP_*")
-    endpoint = endpoint_from({key.lower(): value for key, value in source.items()})
-    publisher = Publisher(
-        endpoint, tell=lambda text: _options.tell(text, quiet=quiet), give_up=lambda: True
-    )
+    env, endpoint = hub.env(), endpoint_from(hub.source(_options.TWIN_LOGIN))
+    publisher = Publisher(endpoint, tell=tell, give_up=lambda: True)
     try:
         told = publisher.publish(alerts, lambda alert: alert_message(env, alert))
     finally:
         publisher.close()
-    _options.tell(f"told the hub of {told.stored} anomalies, {told.repeats} it knew", quiet=quiet)
-
-
-def _rows(
-    root: str, day: date, hour: int | None
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return the anomalies, and the signals and clocks that the job did not judge."""
-    from backhaul_spark.fleet.standing import standing, unjudged
-
-    return standing(root, day, hour), unjudged(root, day, hour)
+    tell(f"told the hub of {told.stored} anomalies, {told.repeats} it knew")
 
 
 def _print(done: Done, rows: list[dict[str, Any]]) -> None:

@@ -11,6 +11,7 @@ import click
 
 from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.cli import _options, _service
+from backhaul_spark.cli._options import HubPlace, Tell
 
 if TYPE_CHECKING:
     from backhaul_spark.ingest.batch import BatchOutcome
@@ -40,11 +41,7 @@ REPORT_EVERY_S = 60.0
 @_options.quiet
 @_options.verbose
 def ingest(
-    hub_dir: str | None,
-    servers: str | None,
-    credentials: str | None,
-    tls_ca: str | None,
-    streams: str,
+    hub: HubPlace,
     table_root: str,
     once: bool,
     every: str | None,
@@ -52,7 +49,7 @@ def ingest(
     partitions: int,
     checkpoint: str | None,
     as_json: bool,
-    quiet: bool,
+    tell: Tell,
     verbose: bool,
 ) -> None:
     """Write every point of the hub's streams into the points table, each exactly once.
@@ -64,11 +61,10 @@ def ingest(
     if once == (every is not None):
         raise click.UsageError("say either --once or --every SECONDS")
     every_s = None if every is None else _service.seconds(every, "--every")
-    source = _options.source_options(hub_dir, servers, credentials, tls_ca, streams)
-    source |= {"maxMessages": str(max_messages), "partitions": str(partitions)}
-    totals = Totals(as_json=as_json, quiet=quiet)
+    source = hub.source() | {"maxMessages": str(max_messages), "partitions": str(partitions)}
+    totals = Totals(tell)
     _run(source, table_root, checkpoint, every_s, totals, verbose)
-    totals.print_summary()
+    print(json.dumps(totals.sums) if as_json else totals)
 
 
 def _run(
@@ -84,48 +80,39 @@ def _run(
     # A wrong address or login is known in a millisecond; Spark takes seconds to come to it.
     found = SourceSettings(source).streams()
     names = ", ".join(found) or "no stream yet"
-    _options.tell(f"reading {names}; starting Spark", quiet=totals.quiet)
-
-    from backhaul_spark.session import spark_session
-
-    reporter = HourReporter(root, quiet=totals.quiet)
+    totals.tell(f"reading {names}; starting Spark")
+    reporter = HourReporter(root, totals.tell)
     stop = _service.Stop() if every_s is None else _service.stop_on_signals()
-    spark = spark_session("backhaul-ingest", verbose=verbose)
+    with _service.spark("backhaul-ingest", verbose=verbose) as spark:
 
-    def query(said: Callable[[BatchOutcome], None]) -> IngestQuery:
-        from backhaul_spark.ingest.batch import Ingest
-        from backhaul_spark.ingest.stream import IngestQuery
+        def query(said: Callable[[BatchOutcome], None]) -> IngestQuery:
+            from backhaul_spark.ingest.batch import Ingest
+            from backhaul_spark.ingest.stream import IngestQuery
 
-        return IngestQuery(
-            spark, Ingest(root, SYSTEM_CLOCK), source, SYSTEM_CLOCK, said, checkpoint
-        )
+            writer = Ingest(root, SYSTEM_CLOCK)
+            return IngestQuery(spark, writer, source, SYSTEM_CLOCK, said, checkpoint)
 
-    try:
+        def said(outcome: BatchOutcome) -> None:
+            totals.add(outcome)
+            reporter.now_and_then(SYSTEM_CLOCK.monotonic_s())
+
+        def run() -> None:
+            # An ingest takes a number, a commit in each of its tables: none while the hub is away.
+            SourceSettings(source).streams()
+            query(said).run(every_s, stop.is_set)
+
         if every_s is None:
             query(totals.add).run(None)
             reporter.run()
         else:
-
-            def said(outcome: BatchOutcome) -> None:
-                totals.add(outcome)
-                reporter.now_and_then(SYSTEM_CLOCK.monotonic_s())
-
-            def run() -> None:
-                # An ingest takes a number, a commit in each of its tables: none while the hub is away.
-                SourceSettings(source).streams()
-                query(said).run(every_s, stop.is_set)
-
-            _service.run_on(run, stop, quiet=totals.quiet)
-    finally:
-        spark.stop()
+            _service.run_on(run, stop, totals.tell)
 
 
 class HourReporter:
     """Brings the completeness of hours up to date; where somebody else does, that is as good."""
 
-    def __init__(self, root: str, *, quiet: bool) -> None:
-        self._root = root
-        self._quiet = quiet
+    def __init__(self, root: str, tell: Tell) -> None:
+        self._root, self._tell = root, tell
         self._done_s = -REPORT_EVERY_S
 
     def now_and_then(self, now_s: float) -> None:
@@ -142,33 +129,27 @@ class HourReporter:
         try:
             HourReports(self._root, SYSTEM_CLOCK).run()
         except TablesBusyError as error:
-            _options.tell(str(error), quiet=self._quiet)
+            self._tell(str(error))
 
 
 class Totals:
     """Add up the batches of one run and tell of each."""
 
-    def __init__(self, *, as_json: bool, quiet: bool) -> None:
-        self._as_json = as_json
-        self.quiet = quiet
-        self._sums: dict[str, int] = {"batches": 0}
-        for name in ("messages", "points", "repeated", "rejected", "gaps", "timeless_points"):
-            self._sums[name] = 0
+    def __init__(self, tell: Tell) -> None:
+        self.tell = tell
+        names = ("messages", "points", "repeated", "rejected", "gaps", "timeless_points")
+        self.sums = dict.fromkeys(("batches", *names), 0)
 
     def add(self, outcome: BatchOutcome) -> None:
         """Take one batch in, and say so on stderr."""
         values: dict[str, Any] = asdict(outcome)
-        self._sums["batches"] += 1
-        for name in self._sums.keys() & values.keys():
-            self._sums[name] += values[name]
-        _options.tell(f"ingest {outcome.ingest}: {_sentence(values)}", quiet=self.quiet)
+        self.sums["batches"] += 1
+        for name in self.sums.keys() & values.keys():
+            self.sums[name] += values[name]
+        self.tell(f"ingest {outcome.ingest}: {_sentence(values)}")
 
-    def print_summary(self) -> None:
-        """Print the totals of the whole run."""
-        if self._as_json:
-            print(json.dumps(self._sums))
-        else:
-            print(_sentence(self._sums))
+    def __str__(self) -> str:
+        return _sentence(self.sums)
 
 
 def _sentence(values: dict[str, int]) -> str:

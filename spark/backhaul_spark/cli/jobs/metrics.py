@@ -11,6 +11,7 @@ import click
 
 from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.cli import _options, _service
+from backhaul_spark.cli._options import HubPlace, Tell
 from backhaul_spark.errors import BackhaulSparkError
 
 if TYPE_CHECKING:
@@ -28,16 +29,12 @@ if TYPE_CHECKING:
 @click.option("--checkpoint", help="As `ingest --checkpoint` has it; default: beside the tables.")
 @_options.quiet
 def metrics(
-    hub_dir: str | None,
-    servers: str | None,
-    credentials: str | None,
-    tls_ca: str | None,
-    streams: str,
+    hub: HubPlace,
     table_root: str,
     listen: str,
     every: str,
     checkpoint: str | None,
-    quiet: bool,
+    tell: Tell,
 ) -> None:
     """Tell Prometheus how far behind each job is; see docs/metrics.md. Runs until it is stopped.
 
@@ -51,19 +48,19 @@ def metrics(
     host, _, port = listen.rpartition(":")
     if not host or not port.isdigit():
         raise click.BadParameter(f"{listen!r} is not host:port", param_hint="--listen")
-    source = _options.source_options(hub_dir, servers, credentials, tls_ca, streams)
+    source = hub.source()
     patterns = [name.strip() for name in source.pop("streams").split(",")]
 
     def said(trouble: str) -> None:
-        _options.tell(trouble or "the hub answers again", quiet=quiet)
+        tell(trouble or "the hub answers again")
 
     progress = JobsProgress(
         table_root, endpoint_from(source), patterns, SYSTEM_CLOCK, checkpoint, said
     )
-    asyncio.run(_serve(progress, listen, every_s, quiet=quiet))
+    asyncio.run(_serve(progress, listen, every_s, tell))
 
 
-async def _serve(progress: JobsProgress, listen: str, every_s: float, *, quiet: bool) -> None:
+async def _serve(progress: JobsProgress, listen: str, every_s: float, tell: Tell) -> None:
     from deltalake.exceptions import DeltaError
 
     from backhaul_runtime import metrics_server
@@ -73,7 +70,7 @@ async def _serve(progress: JobsProgress, listen: str, every_s: float, *, quiet: 
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     serving = asyncio.create_task(metrics_server.serve(listen, METRICS, lambda: samples(seen)))
-    _options.tell(f"metrics on {listen}", quiet=quiet)
+    tell(f"metrics on {listen}")
     try:
         while not stop.is_set():
             try:
@@ -81,7 +78,7 @@ async def _serve(progress: JobsProgress, listen: str, every_s: float, *, quiet: 
                 seen = await asyncio.to_thread(progress.look)
             except (BackhaulSparkError, DeltaError, OSError) as error:
                 # What was seen last stays; how old it is stands in a metric.
-                _options.tell(f"not seen: {error}", quiet=quiet)
+                tell(f"not seen: {error}")
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), every_s)
     finally:

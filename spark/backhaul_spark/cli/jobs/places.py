@@ -7,7 +7,8 @@ from dataclasses import asdict
 
 import click
 
-from backhaul_spark.cli import _options
+from backhaul_spark.cli import _options, _service
+from backhaul_spark.cli._options import Tell
 
 
 @click.command()
@@ -35,7 +36,7 @@ def places(
     fences: str | None,
     config: str | None,
     as_json: bool,
-    quiet: bool,
+    tell: Tell,
     verbose: bool,
 ) -> None:
     """Make trips, stops and crossings of fences of positions: the tables trips, stops and fences.
@@ -55,23 +56,10 @@ def places(
     settings = PlacesSettings.read(config, positions)
     known = read_fences(fences, settings.fence_dwell_s)
     open_table(table_root, POINTS_TABLE)  # a wrong directory is known before Spark starts
-    _options.tell("starting Spark", quiet=quiet)
-
-    from backhaul_spark.session import spark_session
-
-    spark = spark_session("backhaul-places", verbose=verbose)
-    try:
-        work = Places(
-            table_root,
-            SYSTEM_CLOCK,
-            run_on(spark),
-            settings,
-            known,
-            lambda step: _options.tell(f"places {step}", quiet=quiet),
-        )
-        result = work.run()
-    finally:
-        spark.stop()
+    tell("starting Spark")
+    with _service.spark("backhaul-places", verbose=verbose) as spark:
+        told = (settings, known, lambda step: tell(f"places {step}"))
+        result = Places(table_root, SYSTEM_CLOCK, run_on(spark), *told).run()
     if as_json:
         print(json.dumps(asdict(result)))
         return

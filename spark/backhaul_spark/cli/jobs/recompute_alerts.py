@@ -58,8 +58,7 @@ def _written(
     """Ask the hub for its config writes; say so where some of them are gone."""
     from backhaul_spark.rules.hub_heads import hub_heads
 
-    login = _options.twin_login(hub_dir)
-    source = _options.source_options(hub_dir, None, login, None, "DOWN_*")
+    source = _options.HubPlace(hub_dir, streams="DOWN_*").source(_options.TWIN_LOGIN)
     heads = [head for head in hub_heads(source, plan) if device in (None, head.device)]
     after_ns = 0 if after is None else int(after.timestamp() * 1e9)
     if recent := sum(head.time_ns > after_ns for head in heads):

@@ -7,7 +7,8 @@ from dataclasses import asdict
 
 import click
 
-from backhaul_spark.cli import _options
+from backhaul_spark.cli import _options, _service
+from backhaul_spark.cli._options import Tell
 
 
 @click.command()
@@ -15,7 +16,7 @@ from backhaul_spark.cli import _options
 @_options.as_json
 @_options.quiet
 @_options.verbose
-def rollup(table_root: str, as_json: bool, quiet: bool, verbose: bool) -> None:
+def rollup(table_root: str, as_json: bool, tell: Tell, verbose: bool) -> None:
     """Sum up every series by minute, hour and day: count, min, max, mean, sum, first, last.
 
     Only windows that points have come into since the last run are computed, however late the
@@ -27,21 +28,10 @@ def rollup(table_root: str, as_json: bool, quiet: bool, verbose: bool) -> None:
     from backhaul_spark.tables.schemas import POINTS_TABLE
 
     open_table(table_root, POINTS_TABLE)  # a wrong directory is known before Spark starts
-    _options.tell("starting Spark", quiet=quiet)
-
-    from backhaul_spark.session import spark_session
-
-    spark = spark_session("backhaul-rollup", verbose=verbose)
-    try:
-        work = Rollup(
-            table_root,
-            SYSTEM_CLOCK,
-            run_on(spark),
-            lambda step: _options.tell(f"windows {step}", quiet=quiet),
-        )
-        result = work.run()
-    finally:
-        spark.stop()
+    tell("starting Spark")
+    with _service.spark("backhaul-rollup", verbose=verbose) as spark:
+        runner = run_on(spark)
+        result = Rollup(table_root, SYSTEM_CLOCK, runner, lambda s: tell(f"windows {s}")).run()
     if as_json:
         print(json.dumps(asdict(result)))
     elif result.ingest == result.after_ingest and not result.restamped:

@@ -6,13 +6,14 @@ import asyncio
 import signal
 import sys
 from collections.abc import Callable
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 import structlog
 
 from backhaul_spark.cli import _options
+from backhaul_spark.cli._options import HubPlace, Tell
 
 if TYPE_CHECKING:
     from backhaul_spark.jobs.progress import JobsProgress
@@ -27,25 +28,10 @@ _LOGIN = "creds/history.creds"
 
 @click.command("serve-history")
 @_options.table_root
-@click.option(
-    "--hub-dir",
-    type=click.Path(file_okay=False),
-    help="Directory that `backhaul-hub init` made: address and login are in it.",
-)
-@click.option("--servers", help="nats://host:port, several with commas; tls:// for TLS.")
-@click.option("--credentials", help="The hub's creds/history.creds.")
-@click.option("--tls-ca", help="File with the certificate authority to trust.")
+@_options.hub_options("", "The hub's creds/history.creds.")
 @click.option("--checkpoint", help="That of `ingest`; default: beside the tables.")
 @_options.quiet
-def serve_history(
-    table_root: str,
-    hub_dir: str | None,
-    servers: str | None,
-    credentials: str | None,
-    tls_ca: str | None,
-    checkpoint: str | None,
-    quiet: bool,
-) -> None:
+def serve_history(table_root: str, hub: HubPlace, checkpoint: str | None, tell: Tell) -> None:
     """Answer questions of pages about the past of a series, until it is stopped.
 
     The control plane passes them on, of people who may ask. HistoryAnswers come from rollups and points, and of what
@@ -64,22 +50,15 @@ def serve_history(
     from backhaul_spark.serve.view import Tables
 
     json_logs.configure(sys.stderr, SYSTEM_CLOCK.monotonic_s, "info")
-    if hub_dir and not credentials:
-        credentials = str(Path(hub_dir) / _LOGIN)
-    source = _options.source_options(hub_dir, servers, credentials, tls_ca, "")
-    endpoint = endpoint_from(source)
+    endpoint = endpoint_from(hub.source(_LOGIN))
     place = with_scheme(checkpoint) if checkpoint else checkpoint_uri(table_root, "ingest")
     answers = HistoryAnswers(Tables(table_root, place), TailReader(endpoint), SYSTEM_CLOCK)
     jobs = JobsProgress(table_root, endpoint, STREAMS, SYSTEM_CLOCK, checkpoint)
     standing = JobsStanding()
     server = HistoryServer(answers.answer, endpoint, alive=lambda: standing.alive)
     try:
-        asyncio.run(
-            _run(
-                *(server, jobs, standing),
-                lambda: _options.tell("answering questions about history", quiet=quiet),
-            )
-        )
+        ready = partial(tell, "answering questions about history")
+        asyncio.run(_run(server, jobs, standing, ready))
     finally:
         close_connections()
 

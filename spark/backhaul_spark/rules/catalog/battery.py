@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 from msgspec import Meta
 
+from backhaul_spark.arrays import Flags, Floats, Ints
+from backhaul_spark.decode.series import SeriesKey
 from backhaul_spark.rules import rule
 from backhaul_spark.rules.rule import SECOND_NS, AlertDraft, Finding, Rows, Samples
-
-if TYPE_CHECKING:
-    from backhaul_spark.decode.series import SeriesKey
 
 _HOUR_NS = 3600 * SECOND_NS
 _Positive = Annotated[float, Meta(gt=0)]
@@ -61,7 +60,7 @@ class Battery(rule.Rule):
         yield from self._load(state, sample, load)
         yield from self._charge(state, sample, soc)
 
-    def _load(self, state: Rows, sample: Samples, load: rule.Mask) -> Iterator[Finding]:
+    def _load(self, state: Rows, sample: Samples, load: Flags) -> Iterator[Finding]:
         idle = sample.value < self.settings.idle_load
         stale = sample.time_ns - state["load_ns"] > self.settings.load_s_max * SECOND_NS
         begins = load & idle & ((state["idle_ns"] == 0) | stale)
@@ -75,7 +74,7 @@ class Battery(rule.Rule):
         limit = self.settings.fall_pct_h
         yield rule.Finding("cleared", over, sample.time_ns, sample.value * np.nan, limit, "busy")
 
-    def _charge(self, state: Rows, sample: Samples, soc: rule.Mask) -> Iterator[Finding]:
+    def _charge(self, state: Rows, sample: Samples, soc: Flags) -> Iterator[Finding]:
         time_ns, window_ns = sample.time_ns, int(self.settings.window_s * SECOND_NS)
         known_ns = state["load_ns"] + int(self.settings.load_s_max * SECOND_NS)
         soc &= (state["idle_ns"] > 0) & (time_ns >= state["idle_ns"]) & (time_ns <= known_ns)
@@ -104,8 +103,6 @@ class Battery(rule.Rule):
         return f"{pace}, more than {said.limit:g}" if said.kind == "raised" else pace
 
 
-def _put(
-    state: Rows, name: str, where: rule.Mask, time_ns: rule.Integers, pct: rule.Floats
-) -> None:
+def _put(state: Rows, name: str, where: Flags, time_ns: Ints, pct: Floats) -> None:
     state[f"{name}_ns"] = np.where(where, time_ns, state[f"{name}_ns"])
     state[f"{name}_pct"] = np.where(where, pct, state[f"{name}_pct"])

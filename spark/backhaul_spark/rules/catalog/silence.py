@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import numpy as np
 from msgspec import Meta
 
 from backhaul_codec.protocol.presence import BELIEVED_S
+from backhaul_spark.arrays import Flags, Ints
 from backhaul_spark.decode.sample_batch import ALIVE, AWAY, MARKS
+from backhaul_spark.decode.series import SeriesKey
 from backhaul_spark.rules import rule
 from backhaul_spark.rules.rounds import firsts
-from backhaul_spark.rules.rule import SECOND_NS, AlertDraft, Finding, Mask, Rows
-
-if TYPE_CHECKING:
-    from backhaul_spark.decode.series import SeriesKey
+from backhaul_spark.rules.rule import SECOND_NS, AlertDraft, Finding, Rows
 
 _Positive = Annotated[float, Meta(gt=0)]
 # Marks that say why nothing came: there was no link, or nothing that could have spoken.
@@ -52,7 +51,7 @@ class Silence(rule.Rule):
     )
     Settings = SilenceSettings
 
-    def heard(self, state: Rows, first: Mask, messages: Rows) -> Iterator[Finding]:
+    def heard(self, state: Rows, first: Flags, messages: Rows) -> Iterator[Finding]:
         """Find silences between messages, told of already or not, and the vehicle's word on them."""
         alive, alive_after = _alive(state, first, messages["mark"])
         # That an agent is gone is no sign of life but of one that was there until then.
@@ -73,7 +72,7 @@ class Silence(rule.Rule):
         state[last[spoke]] = state[newest[spoke]]
         state["alive"][last] = alive_after[last]
 
-    def _heard(self, state: Rows, first: Mask, messages: Rows, alive: Mask) -> Iterator[Finding]:
+    def _heard(self, state: Rows, first: Flags, messages: Rows, alive: Flags) -> Iterator[Finding]:
         """Take signs of life alone. `alive`: the hub saw the agent up to each of them."""
         if not len(messages):
             return
@@ -105,7 +104,7 @@ class Silence(rule.Rule):
         state["open"] |= silent
 
     def _ends(
-        self, state: Rows, first: Mask, gap: Mask, before: rule.Integers, messages: Rows
+        self, state: Rows, first: Flags, gap: Flags, before: Ints, messages: Rows
     ) -> Iterator[Finding]:
         """Pair each silence's end with the device's next entry: a reason, or another silence.
 
@@ -136,14 +135,12 @@ class Silence(rule.Rule):
         last = np.flatnonzero(np.r_[first[1:], True])[device[newest] - 1]
         state["back_ns"][last], state["lost_ns"][last] = back[newest], lost[newest]
 
-    def _raised(self, where: Mask, heard_ns: rule.Integers) -> Finding:
+    def _raised(self, where: Flags, heard_ns: Ints) -> Finding:
         seconds = np.full(len(where), self.settings.after_s)
         return rule.Finding("raised", where, heard_ns + self._after_ns, seconds,
                             self.settings.after_s)  # fmt: skip
 
-    def _cleared(
-        self, where: Mask, back_ns: rule.Integers, lost_ns: rule.Integers, note: str
-    ) -> Finding:
+    def _cleared(self, where: Flags, back_ns: Ints, lost_ns: Ints, note: str) -> Finding:
         seconds = (back_ns - lost_ns) / SECOND_NS
         return rule.Finding("cleared", where, back_ns, seconds, self.settings.after_s, note)
 
@@ -163,7 +160,7 @@ class Silence(rule.Rule):
         return f"heard again; silent {span} without an explanation"
 
 
-def _alive(state: Rows, first: Mask, mark: rule.Integers) -> tuple[Mask, Mask]:
+def _alive(state: Rows, first: Flags, mark: Ints) -> tuple[Flags, Flags]:
     """Return whether the hub saw each message's agent before it, and whether after it."""
     word = np.isin(mark, (ALIVE, AWAY))
     rows = np.arange(len(mark))
@@ -176,7 +173,7 @@ def _alive(state: Rows, first: Mask, mark: rule.Integers) -> tuple[Mask, Mask]:
     return np.where(before >= begins, mark[before] == ALIVE, known), after
 
 
-def _spread(finding: Finding, living: Mask) -> Finding:
+def _spread(finding: Finding, living: Flags) -> Finding:
     """Return a finding about some of the messages as one about all."""
     where = np.zeros(len(living), np.bool_)
     time_ns = np.zeros(len(living), np.int64)
