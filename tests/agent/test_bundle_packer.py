@@ -67,6 +67,14 @@ async def test_the_first_dictionary_goes_with_the_second_bundle(vehicle: Vehicle
     assert await vehicle.speak(1) == ["b*"]
 
 
+async def test_a_first_bundle_that_is_like_no_other_puts_the_dictionary_off_by_one(
+    vehicle: Vehicle,
+) -> None:
+    alone = encode_bundle([Point("van", "odometer", NOW, 81_456.0)], epoch=0, seq=0)
+    assert await vehicle.commit(Outgoing("bulk", "b", alone)) == ["b"]
+    assert await vehicle.speak(2) == ["b", "b", "d"]
+
+
 async def test_where_nodes_speak_in_turn_a_fuller_one_follows(vehicle: Vehicle) -> None:
     """The first one knows two of them."""
     names = [f"{number * 7919:x} room" for number in range(4)]

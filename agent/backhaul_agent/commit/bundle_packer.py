@@ -56,6 +56,8 @@ GATHERED_MAX = 16
 FRESH_PART = 0.25
 """A bundle of which the others leave more than this part brings something of its own."""
 TRIALS = 3
+EARLY_MAX = 8
+"""So many early trials may lose in a row: the first bundles of a program need not be like those to come."""
 WORTH_PART = 0.85
 """A new dictionary leaves at most this part of what the known ones leave, or is not sent."""
 GATHER_S = 10.0
@@ -95,7 +97,7 @@ class BundlePacker(CommitParticipant):
         # Those that served, the last one first.
         self._lately = sorted(known, key=lambda digest: known[digest].used_ns, reverse=True)
         self._gathered: deque[bytes] = deque(maxlen=GATHERED_MAX)
-        self._early = not known
+        self._early = 0 if known else EARLY_MAX  # so many early trials may still lose
         self._trial: _Trial | None = None
         self._trial_due_s: float | None = None
         self._pause_s = PAUSE_S
@@ -298,7 +300,10 @@ class BundlePacker(CommitParticipant):
         self._unlike = 0
         self._trial = None
         if trial.early:
-            self._trial_due_s = now_s + GATHER_S
+            self._early = 0 if wins else self._early - 1
+            if not self._early:
+                self._trial_due_s = now_s + GATHER_S
+            self._gather(bundle, now_s)
             return
         self._trial_due_s = now_s + self._pause_s
         self._pause_s = min(2 * self._pause_s, PAUSE_S_MAX)
@@ -309,7 +314,7 @@ class BundlePacker(CommitParticipant):
         self._unlike = self._unlike + 1 if unlike else 0
         if self._unlike < UNLIKE_BUNDLES or now_s < self._unlike_due_s:
             return
-        self._unlike, self._fit, self._early = 0, None, True
+        self._unlike, self._fit, self._early = 0, None, EARLY_MAX
         if now_s > self._unlike_due_s + PAUSE_S_MAX:
             self._unlike_pause_s = PAUSE_S
         self._unlike_due_s = now_s + self._unlike_pause_s
@@ -317,12 +322,12 @@ class BundlePacker(CommitParticipant):
 
     def _gather(self, bundle: bytes, now_s: float) -> None:
         due_s = self._trial_due_s
-        begins = self._early or (due_s is not None and now_s >= due_s - GATHER_S)
+        begins = self._early > 0 or (due_s is not None and now_s >= due_s - GATHER_S)
         if not begins or peek(bundle).raw_len > DICTIONARY_BYTES_MAX:
             return
         self._gathered.append(unseal(bundle)[1])
         if self._early:
-            self._trial, self._early = _Trial(self._gathered[-1], early=True), False
+            self._trial = _Trial(self._gathered[-1], early=True)
         elif due_s is not None and now_s >= due_s and len(self._gathered) > 1:
             self._trial = _Trial(joined(self._gathered))
         if self._trial is not None:
