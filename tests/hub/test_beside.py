@@ -71,6 +71,36 @@ def test_watermarks_are_said_now_and_then_and_the_newest_in_the_end() -> None:
     assert not told(beside, watermark(4), WATERMARK_S_MIN + 1)
 
 
+def test_a_watermark_that_its_vehicle_waits_for_is_said_at_once() -> None:
+    beside = Beside()
+    assert told(beside, watermark(1), 0.0)
+    beside.expect(DEVICE, "bulk", 7, 5)
+    assert not told(beside, watermark(4), 1.0), "it does not go that far"
+    assert told(beside, watermark(6), 2.0)
+    assert not told(beside, watermark(7), 3.0), "the next one waits as ever"
+
+
+def test_one_that_waits_already_is_said_as_soon_as_somebody_waits_for_it() -> None:
+    beside = Beside()
+    assert told(beside, watermark(1), 0.0)
+    assert not told(beside, watermark(6), 1.0)
+    beside.expect(DEVICE, "live", 7, 5)
+    beside.expect(DEVICE, "bulk", 8, 5)
+    assert beside.due(1.5) == []
+    beside.expect(DEVICE, "bulk", 7, 5)
+    assert beside.due(1.5) == [Said(DEVICE, "s.watermark.bulk", watermark(6))]
+    beside.expect(DEVICE, "bulk", 7, 6)
+    assert not told(beside, watermark(7), 2.0), "what was said already is waited for no more"
+
+
+def test_what_is_waited_for_outlasts_a_word_that_must_not_wait() -> None:
+    beside = Beside()
+    assert told(beside, watermark(1), 0.0)
+    beside.expect(DEVICE, "bulk", 7, 5)
+    assert told(beside, watermark(1, fork=1), 1.0)
+    assert told(beside, watermark(5, fork=1), 2.0)
+
+
 @pytest.mark.parametrize(
     "body",
     [

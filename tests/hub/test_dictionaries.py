@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
+    from backhaul_hub.continuity.lane_key import LaneKey
     from tests.support.nats_server import NatsServer
 
 
@@ -126,6 +127,21 @@ async def test_a_dictionary_counts_as_held_only_once_dict_and_hub_db_have_it(
         await sent(empty, carried(1))
         await empty.settles((1, 1))
     assert order == ["DICT, held: False", "hub.db, held: False"]
+
+
+@pytest.mark.nats
+async def test_who_sent_a_new_dictionary_is_told_once_that_it_is_held(empty: Up) -> None:
+    """Its vehicle packs nothing before; a watermark is told seldom otherwise."""
+    told: list[tuple[LaneKey, int, list[tuple[int, int]]]] = []
+    async with empty.reading():
+        empty.dictionaries.on_held = lambda lane, seq: told.append(
+            (lane, seq, list(empty.state(lane).held))
+        )
+        await sent(empty, bundle(1), carried(2), packed(3), carried(4))
+        await empty.settles((1, 4))
+        await until(lambda: bool(told), "word of the dictionary")
+    assert [(lane, seq) for lane, seq, _ in told] == [(LANE, 2)]
+    assert told[0][2][0][1] >= 2, "it counts as held by then"
 
 
 @pytest.mark.nats

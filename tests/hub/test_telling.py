@@ -74,6 +74,31 @@ async def test_what_is_to_be_told_again_while_it_is_told_is_told_again(
     assert told == [2, 2]
 
 
+async def test_a_device_that_waits_is_told_at_once_and_no_other() -> None:
+    hub, told = Hub(1, 2), []
+    other = LaneKey("VID-002", "bulk", 3)
+    hub.continuity.arrived(other, 1, 10, 1)
+    hub.notifier.devices = lambda: ["VID-001", "VID-002"]
+
+    class Down(OneByOne):
+        def hear(self, subject: str, body: bytes) -> None:
+            told.append((subject, json.loads(body)["seq"]))
+
+    hub.notifier._api = Down()
+    task = asyncio.create_task(hub.notifier.tell_hurried())
+    try:
+        hub.notifier.hurry("VID-001")
+        await until(lambda: len(told) == 1, "the first word")
+        hub.continuity.arrived(KEY, 3, 10, 1)
+        hub.notifier.hurry("VID-001")
+        await until(lambda: len(told) == 2, "the second word")
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+    assert told == [("in.VID-001.s.watermark.bulk", 2), ("in.VID-001.s.watermark.bulk", 3)]
+    assert hub.tell() == {other: 1}
+
+
 async def test_what_could_not_be_told_is_as_untold_as_before() -> None:
     hub, told = Hub(1, 2), []
     hub.tell()

@@ -7,8 +7,9 @@ and it is not used until that is confirmed anew.
 
 A new one must prove itself: it is made of recent bundles, and tried on some that come after. Trials that follow
 one another, whether they win or lose, have growing pauses, so that a vehicle whose readings change for ever
-does not send dictionaries for ever. Where bundles are suddenly unlike those of the last trial, as when a gateway has
-other work, the next one comes at once; such trials have growing pauses of their own.
+does not send dictionaries for ever. The very first trial is an *early* one, of one bundle on the next: each bundle
+without a dictionary costs as much as three with one. Where bundles are suddenly unlike those of the last trial, as when
+a gateway has other work, an early one comes at once; such trials have growing pauses of their own.
 """
 
 from __future__ import annotations
@@ -55,10 +56,12 @@ GATHERED_MAX = 16
 FRESH_PART = 0.25
 """A bundle of which the others leave more than this part brings something of its own."""
 TRIALS = 3
+EARLY_MAX = 8
+"""So many early trials may lose in a row: the first bundles of a program need not be like those to come."""
 WORTH_PART = 0.85
 """A new dictionary leaves at most this part of what the known ones leave, or is not sent."""
 GATHER_S = 10.0
-"""Before the first trial: nodes that speak in turn have all spoken then, mostly."""
+"""Before a trial that is no early one: nodes that speak in turn have all spoken then, mostly."""
 PAUSE_S, PAUSE_S_MAX = 60.0, 3600.0
 UNLIKE_PART = 1.25
 """Of a bundle that is unlike those of the last trial the dictionaries leave more than this part of what they left then."""
@@ -75,6 +78,7 @@ class _Trial:
     """A dictionary on trial: the bytes that it leaves of the bundles since, beside those that the known ones leave."""
 
     body: bytes
+    early: bool = False
     bundles: int = 0
     bytes: int = 0
     known_bytes: int = 0
@@ -93,6 +97,7 @@ class BundlePacker(CommitParticipant):
         # Those that served, the last one first.
         self._lately = sorted(known, key=lambda digest: known[digest].used_ns, reverse=True)
         self._gathered: deque[bytes] = deque(maxlen=GATHERED_MAX)
+        self._early = 0 if known else EARLY_MAX  # so many early trials may still lose
         self._trial: _Trial | None = None
         self._trial_due_s: float | None = None
         self._pause_s = PAUSE_S
@@ -272,6 +277,8 @@ class BundlePacker(CommitParticipant):
         """Gather bundles for a new dictionary, or try one that is made."""
         if self._trial_due_s is None:
             self._trial_due_s = now_s + GATHER_S
+        if self._is_waiting():
+            return
         trial = self._trial
         if trial is None:
             self._compare(best_bytes / len(bundle), now_s)
@@ -281,24 +288,33 @@ class BundlePacker(CommitParticipant):
         trial.bytes += len(bundle)
         trial.known_bytes += best_bytes
         trial.own_bytes += len(pack_with(bundle, trial.body))
-        if trial.bundles == TRIALS:
-            wins = trial.own_bytes <= WORTH_PART * trial.known_bytes
-            if wins:
-                self._new = trial.body
-            self._fit = (trial.own_bytes if wins else trial.known_bytes) / trial.bytes
-            self._unlike = 0
-            self._trial = None
-            self._trial_due_s = now_s + self._pause_s
-            self._pause_s = min(2 * self._pause_s, PAUSE_S_MAX)
+        if trial.early or trial.bundles == TRIALS:
+            self._end(trial, bundle, now_s)
+
+    def _end(self, trial: _Trial, bundle: bytes, now_s: float) -> None:
+        """Have a dictionary sent that has proven itself on bundles up to this one, and set the time of the next trial."""
+        wins = trial.own_bytes <= WORTH_PART * trial.known_bytes
+        if wins:
+            self._new = joined([trial.body, unseal(bundle)[1]]) if trial.early else trial.body
+        self._fit = (trial.own_bytes if wins else trial.known_bytes) / trial.bytes
+        self._unlike = 0
+        self._trial = None
+        if trial.early:
+            self._early = 0 if wins else self._early - 1
+            if not self._early:
+                self._trial_due_s = now_s + GATHER_S
+            self._gather(bundle, now_s)
+            return
+        self._trial_due_s = now_s + self._pause_s
+        self._pause_s = min(2 * self._pause_s, PAUSE_S_MAX)
 
     def _compare(self, left: float, now_s: float) -> None:
         """Take in which part of a bundle the dictionaries leave; have a trial come soon where that has become more."""
-        unlike = self._fit is not None and left > UNLIKE_PART * self._fit and not self._is_waiting()
+        unlike = self._fit is not None and left > UNLIKE_PART * self._fit
         self._unlike = self._unlike + 1 if unlike else 0
         if self._unlike < UNLIKE_BUNDLES or now_s < self._unlike_due_s:
             return
-        self._unlike, self._fit = 0, None
-        self._trial_due_s = min(self._trial_due_s or now_s, now_s + GATHER_S)
+        self._unlike, self._fit, self._early = 0, None, EARLY_MAX
         if now_s > self._unlike_due_s + PAUSE_S_MAX:
             self._unlike_pause_s = PAUSE_S
         self._unlike_due_s = now_s + self._unlike_pause_s
@@ -306,17 +322,21 @@ class BundlePacker(CommitParticipant):
 
     def _gather(self, bundle: bytes, now_s: float) -> None:
         due_s = self._trial_due_s
-        if due_s is None or now_s < due_s - GATHER_S or self._is_waiting():
+        begins = self._early > 0 or (due_s is not None and now_s >= due_s - GATHER_S)
+        if not begins or peek(bundle).raw_len > DICTIONARY_BYTES_MAX:
             return
-        if peek(bundle).raw_len <= DICTIONARY_BYTES_MAX:
-            self._gathered.append(unseal(bundle)[1])
-            if now_s >= due_s and len(self._gathered) > 1:
-                self._trial = _Trial(joined(self._gathered))
-                self._gathered.clear()
+        self._gathered.append(unseal(bundle)[1])
+        if self._early:
+            self._trial = _Trial(self._gathered[-1], early=True)
+        elif due_s is not None and now_s >= due_s and len(self._gathered) > 1:
+            self._trial = _Trial(joined(self._gathered))
+        if self._trial is not None:
+            self._gathered.clear()
 
     def _is_waiting(self) -> bool:
-        """Whether one that was sent is not confirmed yet: it will serve, and no other is tried meanwhile."""
-        return self._new is not None or not all(self._row(each).confirmed for each in self._known)
+        """Whether one is not confirmed yet, or is to be sent: it will serve, and no other is tried meanwhile."""
+        waiting = self._new is not None or bool(self._asked or self._unwritten)
+        return waiting or not all(self._row(each).confirmed for each in self._known)
 
     def _has_room(self, changes: LedgerChanges) -> bool:
         """Whether one more may be kept; the one that was used longest ago makes room for it."""

@@ -9,6 +9,7 @@ import structlog
 
 from backhaul_hub.broadcast.presence import Presence
 from backhaul_hub.commands.service import CommandShell
+from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.control.dictionary_shell import DictionaryShell
 from backhaul_hub.control.fleet import Fleet
 from backhaul_hub.control.gate import Gate
@@ -63,15 +64,22 @@ class Reading(Subsystem):
             answerer=gate.vehicles.vehicles.identities.answerer,
             standing=partial(standing_requests, StoredReader(ground.client, DOWN)),
         )
+        self._dictionaries.book.on_held = self._confirm_soon
         self.presence = Presence(*(ground.api, ground.clock, active, leafs.links, leafs.looks))
 
     def tasks(self) -> Tasks:
         """Return the readers and the tellers."""
         yield self.notifier.tell_watermarks(self._ground.config.watermark.interval_s)
+        yield self.notifier.tell_hurried()
         yield self.notifier.ask_for_gaps()
         yield self.presence.run()
         yield self._dictionaries.ask(self._gate.leafs.links, self._settled)
         yield self.turns.run()
+
+    def _confirm_soon(self, lane: LaneKey, seq: int) -> None:
+        """Have a vehicle told at once that a message is held which brought a dictionary: it packs nothing before."""
+        self._fleet.speaker.beside.expect(lane.device, lane.lane, lane.epoch, seq)
+        self.notifier.hurry(lane.device)
 
     def _settled(self) -> bool:
         """Tell whether all that UP holds has been read."""

@@ -2,7 +2,8 @@
 
 Every message that DOWN has taken is said once more (`protocol/push.py`): a vehicle that does not source DOWN hears it
 at once, and of one that does not listen the server drops it. So nobody has to know here who sleeps. Only watermarks
-are said more seldom: written into DOWN each time, they would be most of what an idle link carries.
+are said more seldom: written into DOWN each time, they would be most of what an idle link carries. One that a vehicle
+waits for, as it has sent a dictionary, is said at once.
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ class _Lane:
     said_s: float
     """When its seq was said first."""
     newer: tuple[Said, _Words] | None = None
+    awaited: tuple[int, int] | None = None
+    """Epoch and seq from which on a watermark does not wait."""
 
 
 _read = Reader(_Words).read
@@ -98,9 +101,17 @@ class Beside:
             return None
         # A word on the same seq, as that nobody can prove it, does not put off the next seq.
         stands = lane is not None and (words.epoch, words.seq) == (lane.words.epoch, lane.words.seq)
-        lanes[said.leaf_subject] = _Lane(words, lane.said_s if lane and stands else now_s)
+        new = lanes[said.leaf_subject] = _Lane(words, lane.said_s if lane and stands else now_s)
+        if lane and lane.awaited and not _reaches(words, lane.awaited):
+            new.awaited = lane.awaited
         self._waiting.discard(place)
         return self._short(said)
+
+    def expect(self, device: str, lane: str, epoch: int, seq: int) -> None:
+        """Take in that a device waits for a watermark of a lane that goes up to this message."""
+        known = self._lanes.get(device, {}).get(f"{_WATERMARK}{lane}")
+        if known is not None and not _reaches(known.words, (epoch, seq)):
+            known.awaited = epoch, seq
 
     def _pause_s(self, device: str) -> float:
         return TERSE_S_MIN if device in self._terse else WATERMARK_S_MIN
@@ -143,8 +154,10 @@ class Beside:
         due = []
         for device, leaf_subject in sorted(self._waiting):
             lane = self._lanes[device][leaf_subject]
-            if lane.newer is not None and now_s - lane.said_s >= self._pause_s(device):
-                said, words = lane.newer
+            if lane.newer is None:
+                continue
+            said, words = lane.newer
+            if now_s - lane.said_s >= self._pause_s(device) or not _may_wait(lane, words):
                 due.append(self._short(said))
                 self._lanes[device][leaf_subject] = _Lane(words, now_s)
                 self._waiting.discard((device, leaf_subject))
@@ -155,8 +168,15 @@ class Beside:
         return due
 
 
+def _reaches(words: _Words, awaited: tuple[int, int]) -> bool:
+    epoch, seq = awaited
+    return words.epoch == epoch and words.seq >= seq
+
+
 def _may_wait(lane: _Lane, words: _Words) -> bool:
     before = lane.words
+    if lane.awaited is not None and _reaches(words, lane.awaited):
+        return False
     return (words.epoch, words.fork) == (before.epoch, before.fork) and (
         before.seq <= words.seq < before.seq + WATERMARK_MESSAGES
     )

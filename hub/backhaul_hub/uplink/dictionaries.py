@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -30,6 +30,7 @@ from backhaul_codec.wire.dictionaries import (
     read_dictionary,
 )
 from backhaul_hub.continuity.examine import Examined, MissingDictionaryError, UnreadableError
+from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.store import Registry
 from backhaul_hub.nats.jetstream import JetStreamApi
@@ -78,6 +79,11 @@ class Dictionaries:
         bytes_max: int = CACHE_BYTES_MAX,
     ) -> None:
         self.awaited = AwaitedBook()
+        self.on_held: Callable[[LaneKey, int], None] = lambda *_: None
+        """Told which message brought a new dictionary, as soon as it is held: its vehicle waits for that word."""
+        self._new: set[DictionaryKey] = set()
+        """Those whose messages are yet to count as held."""
+        self._held: list[tuple[LaneKey, int]] = []
         self._refused: dict[str, int] = {}
         """When a dictionary of a device was refused last, for want of room (ns since the Unix epoch)."""
         self._api = api
@@ -135,6 +141,7 @@ class Dictionaries:
         await self._load(wanted)
         if brought := dict(filter(None, map(self._brought, messages))):
             await self.keep(brought)
+            self._new |= brought.keys() & self._cache.keys()
 
     def find(self, device: str, digest: bytes) -> bytes | None:
         """Return a dictionary that was made ready (`prepare`), None where the hub does not have it."""
@@ -206,7 +213,12 @@ class Dictionaries:
         return dict.fromkeys(self._refused, why)
 
     def on_message(self, said: Examined, is_new: bool) -> None:
-        """Take in which dictionary a message was packed against."""
+        """Take in which dictionary a message was packed against, or that it brought a new one."""
+        if said.uplink.kind is DICTIONARY:
+            brought = DictionaryKey(said.key.device, bytes.fromhex(said.uplink.key or ""))
+            if brought in self._new:
+                self._new.discard(brought)
+                self._held.append((said.key, said.seq))
         if said.dictionary is None:
             return
         key, now_ns = DictionaryKey(said.key.device, said.dictionary), self._clock.now_ns()
@@ -220,7 +232,10 @@ class Dictionaries:
         return [RowChange(_USED, rows), *self.awaited.take_changes()]
 
     def stored(self) -> None:
-        """Do nothing: nobody waits for these rows."""
+        """Tell which messages that brought a new dictionary are held."""
+        held, self._held = self._held, []
+        for lane, seq in held:
+            self.on_held(lane, seq)
 
     def _brought(self, message: Stored) -> tuple[DictionaryKey, bytes] | None:
         """Return the dictionary in a message that brings one which is not in memory, None for any other."""

@@ -66,6 +66,8 @@ class WatermarkNotifier:
         self._known: Collection[str] = ()
         self._was_settled = False
         self._up: dict[str, tuple[int, float]] = {}
+        self._hurried: set[str] = set()
+        self._hurry = asyncio.Event()
 
     def forget(self) -> None:
         """Tell everything again: DOWN was made anew."""
@@ -91,6 +93,21 @@ class WatermarkNotifier:
                 if self.settled():
                     await self._tell_former(self._untold_of_former())
             await asyncio.sleep(interval_s)
+
+    def hurry(self, device: str) -> None:
+        """Have a device told now how far its lanes are held."""
+        self._hurried.add(device)
+        self._hurry.set()
+
+    async def tell_hurried(self) -> None:
+        """Tell devices that wait for a watermark, each as soon as `hurry` says so; for ever."""
+        trouble = Trouble(log, "watermark_not_told", HubError, NatsError, wait_s=0.0)
+        while True:
+            await self._hurry.wait()
+            self._hurry.clear()
+            hurried, self._hurried = self._hurried, set()
+            async with trouble:
+                await self._tell(self._untold(hurried))
 
     async def _tell(self, untold: Mapping[LaneKey, Watermark]) -> None:
         words = [
@@ -179,11 +196,12 @@ class WatermarkNotifier:
             lowest=ranges[0][0] if ranges else None,
         )
 
-    def _untold(self) -> dict[LaneKey, Watermark]:
+    def _untold(self, only: Collection[str] | None = None) -> dict[LaneKey, Watermark]:
         untold: dict[LaneKey, Watermark] = {}
         known, settled = self._look()
-        due, self._due = self._due, {}
+        due = [device for device in self._due if only is None or device in only]
         for device in due:
+            del self._due[device]
             if device not in known:  # looked at again once it is
                 continue
             for key in self._continuity.current_keys(device):
