@@ -1,0 +1,202 @@
+"""Leaf servers that hold the links of many vehicles: an account, a JetStream store and a remote for each."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from backhaul_agent.config import Config, parse
+from backhaul_agent.enrol.vehicle_files import (
+    AGENT_KEY,
+    AGENT_TOML,
+    DEVICE_CREDS,
+    LEAF_CONF,
+    Wishes,
+    files_of,
+)
+from backhaul_codec.programs.nats_conf import quoted
+from backhaul_codec.protocol.credentials import Credentials, parse_seed
+from backhaul_hub.config import load
+from backhaul_hub.enrol.add_device import DeviceSettings, create_device
+from backhaul_hub.nats.nkey import new_key
+from backhaul_runtime.clock import SystemClock
+from tests.support.errors import TrialError
+from tests.support.hub_acts import documents_of, opened
+from tests.support.rig.parts import Part, program
+from tests.support.rig.patient import connect
+from tests.support.rig.ports import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+    from pathlib import Path
+
+    from tests.support.rig.parts import HubRig
+    from tests.support.rig.patient import PatientClient
+
+NAME = "leafs-"
+"""The beginning of the name of each server; the hub's control plane knows none of them."""
+_SYSTEM = {"user": "system", "password": "system"}
+_REMOTE = re.compile(r"^  remotes: \[(\{.*\})\]$", re.MULTILINE | re.DOTALL)
+_LOCAL_SETTINGS = re.compile(r"^(?:max_payload|feature_flags|ping_interval|ping_max)\b.*$", re.MULTILINE)
+_RECONNECT = re.compile(r"^  reconnect: .*$", re.MULTILINE)
+# What a server with a vehicle's domain maps in each of its accounts; here there is no domain, so each account maps its own.
+_API = ("INFO", "STREAM.>", "CONSUMER.>", "DIRECT.>", "META.>", "SERVER.>", "ACCOUNT.>")
+
+
+@dataclass(frozen=True, slots=True)
+class Vehicle:
+    """A vehicle that has enrolled, and its files."""
+
+    config: Config
+    leaf_conf: str
+    agent_seed: str
+
+    @property
+    def id(self) -> str:
+        """Return its id, which is the name of its account."""
+        return self.config.device.id
+
+    def account(self) -> str:
+        """Render its account: VEH of its apps.conf without programs, and the domain."""
+        key = parse_seed(self.agent_seed).public_key
+        api = (
+            f'"$JS.{self.id}.API.{verb}": "$JS.API.{verb}"' for verb in _API
+        )
+        return (
+            f"  {quoted(self.id)} {{ jetstream: enabled, users: [{{ nkey: {key} }}], "
+            f"mappings: {{ {', '.join(api)} }} }}"
+        )
+
+    def remote(self) -> str:
+        """Render its link, as its leaf.conf has it."""
+        found = _REMOTE.search(self.leaf_conf)
+        if found is None or found[1].count("account: VEH") != 1:
+            raise TrialError("leaf.conf has no remote of account VEH")
+        return found[1].replace("account: VEH", f"account: {quoted(self.id)}")
+
+
+async def enrol(hub: HubRig, ids: Sequence[str], directory: Path) -> list[Vehicle]:
+    """Enrol vehicles at a hub whose control plane does not run, and make their files as `backhaul-agent enrol` does."""
+    config, vehicles = load(hub.directory), []
+    documents = documents_of(hub.directory, config)
+    async with opened(hub.directory) as registry:
+        for id_ in ids:
+            await create_device(registry, documents, SystemClock(), id_, DeviceSettings())
+            vehicles.append(_vehicle(documents.read(id_), directory / id_))
+    return vehicles
+
+
+def _vehicle(identity: Any, directory: Path) -> Vehicle:
+    directory.mkdir(parents=True)
+    wishes = Wishes(client_port=1, state_dir=directory, open=True)
+    files = {each.name: each.text for each in files_of(identity, wishes, directory, {}, _new_key)}
+    (directory / DEVICE_CREDS).write_text(files[DEVICE_CREDS])
+    (directory / DEVICE_CREDS).chmod(0o600)
+    config = parse(files[AGENT_TOML], directory / AGENT_TOML)
+    return Vehicle(config, files[LEAF_CONF], files[AGENT_KEY].strip())
+
+
+def _new_key() -> Credentials:
+    return parse_seed(new_key("user").seed)
+
+
+class LeafServer:
+    """One nats-server with the links of some vehicles."""
+
+    def __init__(self, number: int, vehicles: Sequence[Vehicle], directory: Path) -> None:
+        self.vehicles = vehicles
+        self.port = free_port()
+        name = f"{NAME}{number:02d}"
+        self._conf = directory / f"{name}.conf"
+        self._store = directory / name
+        self._name = name
+        self.part = Part(
+            name, [program("nats-server"), "-c", str(self._conf)], directory / f"{name}.log"
+        )
+
+    @property
+    def url(self) -> str:
+        """Where clients connect."""
+        return f"nats://127.0.0.1:{self.port}"
+
+    async def start(self) -> None:
+        """Start it, and wait until it takes connections."""
+        self._conf.write_text(self._text())
+        await self.part.start()
+        await self.part.wait_listening(self.port)
+
+    def _text(self) -> str:
+        first = self.vehicles[0].leaf_conf
+        settings = "\n".join(_LOCAL_SETTINGS.findall(first))
+        accounts = "\n".join(each.account() for each in self.vehicles)
+        remotes = ",\n".join(each.remote() for each in self.vehicles)
+        [reconnect] = _RECONNECT.findall(first)
+        system = f"user: {_SYSTEM['user']}, password: {_SYSTEM['password']}"
+        return f"""\
+server_name: {self._name}
+listen: "127.0.0.1:{self.port}"
+{settings}
+jetstream {{ store_dir: {quoted(str(self._store))}, max_file_store: 64GB }}
+system_account: SYS
+accounts {{
+  SYS {{ users: [{{ {system} }}] }}
+{accounts}
+}}
+leafnodes {{
+{reconnect}
+  remotes: [{remotes}]
+}}
+"""
+
+
+class LeafFarm:
+    """The leaf servers of a fleet.
+
+    Args:
+        vehicles: all of them.
+        each: how many links one server holds.
+        directory: where they keep their files; exists.
+    """
+
+    def __init__(self, vehicles: Sequence[Vehicle], each: int, directory: Path) -> None:
+        self.vehicles = vehicles
+        self.servers = [
+            LeafServer(number, vehicles[at : at + each], directory)
+            for number, at in enumerate(range(0, len(vehicles), each))
+        ]
+        self._systems: list[PatientClient] = []
+
+    async def start(self) -> None:
+        """Start all servers."""
+        for server in self.servers:
+            await server.start()
+            self._systems.append(await connect(server.url, **_SYSTEM))
+
+    async def stop(self) -> None:
+        """Stop all servers."""
+        for system in self._systems:
+            await system.close()
+        await asyncio.gather(*(server.part.stop() for server in self.servers))
+
+    async def linked(self) -> set[str]:
+        """Return the vehicles whose link is up, as their servers have it now."""
+        answers = await asyncio.gather(
+            *(each.request("$SYS.REQ.SERVER.PING.LEAFZ", b"") for each in self._systems)
+        )
+        leafs = (json.loads(answer.data)["data"].get("leafs") or [] for answer in answers)
+        return {leaf["account"] for each in leafs for leaf in each}
+
+
+@asynccontextmanager
+async def farm_of(vehicles: Sequence[Vehicle], each: int, directory: Path) -> AsyncIterator[LeafFarm]:
+    """Run the leaf servers of these vehicles."""
+    farm = LeafFarm(vehicles, each, directory)
+    try:
+        await farm.start()
+        yield farm
+    finally:
+        await farm.stop()
