@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import signal
+import sys
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -41,7 +43,9 @@ NAME = "leafs-"
 """The beginning of the name of each server; the hub's control plane knows none of them."""
 _SYSTEM = {"user": "system", "password": "system"}
 _REMOTE = re.compile(r"^  remotes: \[(\{.*\})\]$", re.MULTILINE | re.DOTALL)
-_LOCAL_SETTINGS = re.compile(r"^(?:max_payload|feature_flags|ping_interval|ping_max)\b.*$", re.MULTILINE)
+_LOCAL_SETTINGS = re.compile(
+    r"^(?:max_payload|feature_flags|ping_interval|ping_max)\b.*$", re.MULTILINE
+)
 _RECONNECT = re.compile(r"^  reconnect: .*$", re.MULTILINE)
 # What a server with a vehicle's domain maps in each of its accounts; here there is no domain, so each account maps its own.
 _API = ("INFO", "STREAM.>", "CONSUMER.>", "DIRECT.>", "META.>", "SERVER.>", "ACCOUNT.>")
@@ -63,20 +67,19 @@ class Vehicle:
     def account(self) -> str:
         """Render its account: VEH of its apps.conf without programs, and the domain."""
         key = parse_seed(self.agent_seed).public_key
-        api = (
-            f'"$JS.{self.id}.API.{verb}": "$JS.API.{verb}"' for verb in _API
-        )
+        api = (f'"$JS.{self.id}.API.{verb}": "$JS.API.{verb}"' for verb in _API)
         return (
             f"  {quoted(self.id)} {{ jetstream: enabled, users: [{{ nkey: {key} }}], "
             f"mappings: {{ {', '.join(api)} }} }}"
         )
 
-    def remote(self) -> str:
-        """Render its link, as its leaf.conf has it."""
+    def remote(self, *, dials: bool) -> str:
+        """Render its link, as its leaf.conf has it; with `dials` false as `link.mode` switches it off."""
         found = _REMOTE.search(self.leaf_conf)
         if found is None or found[1].count("account: VEH") != 1:
             raise TrialError("leaf.conf has no remote of account VEH")
-        return found[1].replace("account: VEH", f"account: {quoted(self.id)}")
+        account = f"account: {quoted(self.id)}{'' if dials else ', disabled: true'}"
+        return found[1].replace("account: VEH", account)
 
 
 async def enrol(hub: HubRig, ids: Sequence[str], directory: Path) -> list[Vehicle]:
@@ -123,17 +126,22 @@ class LeafServer:
         """Where clients connect."""
         return f"nats://127.0.0.1:{self.port}"
 
-    async def start(self) -> None:
+    async def start(self, *, dials: bool) -> None:
         """Start it, and wait until it takes connections."""
-        self._conf.write_text(self._text())
+        self._conf.write_text(self._text(dials=dials))
         await self.part.start()
         await self.part.wait_listening(self.port)
 
-    def _text(self) -> str:
+    def dial(self) -> None:
+        """Have it dial, where it was started without."""
+        self._conf.write_text(self._text(dials=True))
+        self.part.send(signal.SIGHUP)
+
+    def _text(self, *, dials: bool) -> str:
         first = self.vehicles[0].leaf_conf
         settings = "\n".join(_LOCAL_SETTINGS.findall(first))
         accounts = "\n".join(each.account() for each in self.vehicles)
-        remotes = ",\n".join(each.remote() for each in self.vehicles)
+        remotes = ",\n".join(each.remote(dials=dials) for each in self.vehicles)
         [reconnect] = _RECONNECT.findall(first)
         system = f"user: {_SYSTEM['user']}, password: {_SYSTEM['password']}"
         return f"""\
@@ -170,10 +178,10 @@ class LeafFarm:
         ]
         self._systems: list[PatientClient] = []
 
-    async def start(self) -> None:
+    async def start(self, *, dials: bool) -> None:
         """Start all servers."""
         for server in self.servers:
-            await server.start()
+            await server.start(dials=dials)
             self._systems.append(await connect(server.url, **_SYSTEM))
 
     async def stop(self) -> None:
@@ -182,21 +190,44 @@ class LeafFarm:
             await system.close()
         await asyncio.gather(*(server.part.stop() for server in self.servers))
 
-    async def linked(self) -> set[str]:
-        """Return the vehicles whose link is up, as their servers have it now."""
+    def dial(self) -> None:
+        """Have all servers dial that were started without."""
+        for server in self.servers:
+            server.dial()
+
+    async def linked(self) -> dict[str, tuple[int, int]]:
+        """Return the vehicles whose link is up, as their servers have it now: each link's number there, and the hub's port."""
         answers = await asyncio.gather(
             *(each.request("$SYS.REQ.SERVER.PING.LEAFZ", b"") for each in self._systems)
         )
         leafs = (json.loads(answer.data)["data"].get("leafs") or [] for answer in answers)
-        return {leaf["account"] for each in leafs for leaf in each}
+        return {leaf["account"]: (leaf["id"], leaf["port"]) for each in leafs for leaf in each}
 
 
 @asynccontextmanager
-async def farm_of(vehicles: Sequence[Vehicle], each: int, directory: Path) -> AsyncIterator[LeafFarm]:
-    """Run the leaf servers of these vehicles."""
+async def farm_of(
+    vehicles: Sequence[Vehicle], each: int, directory: Path, *, dials: bool = True
+) -> AsyncIterator[LeafFarm]:
+    """Run the leaf servers of these vehicles; with `dials` false they dial once they are told to."""
     farm = LeafFarm(vehicles, each, directory)
     try:
-        await farm.start()
+        await farm.start(dials=dials)
         yield farm
     finally:
         await farm.stop()
+
+
+def name_leafs(hub: HubRig) -> None:
+    """Have a hub's control plane know whose each of these links is (named_leafs.py); call it before it starts."""
+    hub.control = Part(
+        "hub control plane",
+        [
+            sys.executable,
+            "-m",
+            "tests.support.leafs.named_leafs",
+            "up",
+            "--dir",
+            str(hub.directory),
+        ],
+        hub.directory.parent / "hub-control.log",
+    )
