@@ -82,6 +82,7 @@ BENCHMARKS = (
     Benchmark("hub/migrate", "for how long a hub stands still when it moves to another server"),
     Benchmark("hub/hub_reading", "processor time of a message of UP, by the messages of a turn"),
     Benchmark("hub/hub_fleet", "what a fleet's messages cost the control plane, end to end"),
+    Benchmark("hub/thousand_leafs", "1,000 leaf links: idle, restart of the hub, one of three killed"),
     Benchmark("hub/hub_memory", "memory of the control plane a vehicle, and seconds to load"),
     Benchmark("hub/hub_telling", "words a second to vehicles, one by one and in batches"),
     Benchmark("hub/page", "10,000 devices in a browser: the first picture, 1,000 changes a second"),

@@ -202,9 +202,9 @@ def _taking_in(stream: str) -> dict[str, Any]:
     }
 
 
-async def all_read(hub: HubRig, api: JetStreamApi) -> None:
+async def all_read(hub: HubRig, api: JetStreamApi, shards: int = SHARDS) -> None:
     """Return when the control plane has read all that stands in UP."""
-    ends = [await last_seq(api, up_name(shard)) for shard in range(SHARDS)]
+    ends = [await last_seq(api, up_name(shard)) for shard in range(shards)]
     async with (
         asyncio.timeout(_TIMEOUT_S),
         await Registry.open_existing(hub.directory / "hub.db") as registry,
