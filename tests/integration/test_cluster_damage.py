@@ -24,6 +24,8 @@ from tests.integration.clusters import DEADLINE_S, STREAM, Cluster, running
 from tests.integration.conditions import until_shown
 from tests.integration.readings import points
 from tests.support.rig.cluster import NAMES, ClusterRig
+from tests.support.rig.parts import RigError
+from tests.support.rig.repair import repaired
 from tests.support.store_damage import blocks, cut_short, flip_a_bit, forget_indexes
 from tests.support.waiting import until
 
@@ -80,12 +82,11 @@ async def let_lead(hub: ClusterRig, server: str) -> None:
 
 async def copies_anew(cluster: Cluster, server: str) -> None:
     """Do as docs/cluster.md says."""
-    hub = cluster.hub
-    await hub.servers[server].stop()
-    shutil.move(store(hub, server), store(hub, server).with_name("jetstream.damaged"))
-    await hub.start_server(server)
-    await hub.copied(server)
+    said = await repaired(cluster.hub, server)
+    assert f"{server} lacks " in said
+    assert "that the counts show" not in said
     await until_shown(cluster.world, "replica-damaged", shown=False)
+    await cluster.hub.copied(server)
 
 
 async def test_a_damaged_server_is_named_leads_nothing_and_copies_all_anew(tmp_path: Path) -> None:
@@ -106,6 +107,10 @@ async def test_a_damaged_server_is_named_leads_nothing_and_copies_all_anew(tmp_p
             await hub.start_server(first)
             shown = await until_shown(world, "replica-damaged", about=first, detail=STREAM)
             assert shown["about"] == first
+            assert "repair-server" in shown["hint"]
+            # Its messages are on the other two alone: neither may lose its store.
+            with pytest.raises(RigError, match=f"{first} lacks"):
+                await repaired(hub, second)
             # It may lead all the same: its cluster calls it current.
             seen = hub.control.logged_bytes
             while b"damaged_leader_stepped_down" not in hub.control.logged()[seen:]:

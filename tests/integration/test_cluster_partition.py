@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
@@ -20,8 +19,8 @@ from backhaul_hub.shards import api_subject
 from tests.integration.clusters import DEADLINE_S, DEVICES, STREAM, Cluster, running
 from tests.integration.doors import Door
 from tests.support.rig.cluster import NAMES, ClusterRig
+from tests.support.rig.network import Network
 from tests.support.rig.patient import connect
-from tests.support.rig.ports import free_port
 from tests.support.rig.relay import Relay
 from tests.support.waiting import until
 
@@ -34,69 +33,6 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.nats, pytest.mark.timeout(600)]
 ALONE, OTHER = "a", "b"
-
-
-class Network:
-    """A relay for each pair of servers and direction, and one to each server for the control plane."""
-
-    def __init__(self, stack: AsyncExitStack) -> None:
-        self._stack = stack
-        self._routes: dict[tuple[str, str], Relay] = {}
-        self._clients: dict[str, Relay] = {}
-
-    async def lay(self, hub: ClusterRig) -> None:
-        """Have servers and control plane connect through relays."""
-        confs = {name: hub.directory / "servers" / name / "hub.conf" for name in NAMES}
-        ports = {name: _cluster_port(path.read_text()) for name, path in confs.items()}
-        for name, path in confs.items():
-            text = path.read_text()
-            for other in NAMES:
-                if other != name:
-                    relay = await self._relay(ports[other])
-                    self._routes[name, other] = relay
-                    text = _changed(text, f"@127.0.0.1:{ports[other]}", f"@127.0.0.1:{relay.port}")
-            # Where servers tell one another that the third is, nobody is: no route goes around the relays.
-            nowhere = f'no_advertise: true\n  advertise: "127.0.0.1:{free_port()}"\n  routes'
-            path.write_text(_changed(text, "no_advertise: true\n  routes", nowhere))
-        toml = hub.directory / "hub.toml"
-        text = toml.read_text()
-        for name, port in hub.client_ports.items():
-            self._clients[name] = await self._relay(port)
-            text = _changed(text, f"127.0.0.1:{port}", f"127.0.0.1:{self._clients[name].port}")
-        toml.write_text(text)
-
-    async def part(self, server: str) -> None:
-        """Part a server from the others."""
-        for pair, relay in self._routes.items():
-            if server in pair:
-                await relay.cut()
-
-    async def heal(self, server: str) -> None:
-        """Undo that."""
-        for pair, relay in self._routes.items():
-            if server in pair:
-                await relay.heal()
-
-    async def control_sees(self, *servers: str) -> None:
-        """Have the control plane reach these servers alone."""
-        for name, relay in self._clients.items():
-            await relay.cut()
-            if name in servers:
-                await relay.heal()
-
-    async def _relay(self, port: int) -> Relay:
-        return await self._stack.enter_async_context(Relay("127.0.0.1", port))
-
-
-def _cluster_port(conf: str) -> int:
-    found = re.search(r'cluster \{\s+name: hub\s+listen: "127\.0\.0\.1:(\d+)"', conf)
-    assert found is not None
-    return int(found[1])
-
-
-def _changed(text: str, old: str, new: str) -> str:
-    assert text.count(old) == 1, old
-    return text.replace(old, new)
 
 
 async def connected(hub: ClusterRig, server: str) -> Client:
@@ -136,10 +72,14 @@ async def takes_more(cluster: Cluster, server: str) -> None:
 
 async def test_what_comes_on_both_sides_is_there_once_the_network_is_whole(tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
-        network = Network(stack)
+
+        async def lay(port: int) -> Relay:
+            return await stack.enter_async_context(Relay("127.0.0.1", port))
+
+        network = Network(lay)
         sides = dict(zip(DEVICES, (ALONE, OTHER), strict=True))
         cluster = await stack.enter_async_context(
-            running(tmp_path, before_start=network.lay, servers=sides)
+            running(tmp_path, before_start=network.between, servers=sides)
         )
         hub, (apart, _) = cluster.hub, cluster.vehicles
 

@@ -74,7 +74,7 @@ SHARD_UNFED = _error(
 REPLICA_DAMAGED = _error(
     "replica-damaged",
     "a server has lost messages that another one holds: its disk, or its files, were damaged",
-    "if no other server is named: stop it, move its jetstream/ aside, start it, and it copies all anew (docs/cluster.md)",
+    "see its disk, then on its machine: backhaul-hub repair-server NAME --yes (docs/cluster.md)",
     after_s=10,
     depends_on=(JETSTREAM_SILENT,),
 )

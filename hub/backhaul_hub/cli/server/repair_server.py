@@ -1,0 +1,168 @@
+"""`backhaul-hub repair-server NAME`: Have one server of a cluster copy every stream anew from the others."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import click
+
+from backhaul_codec.assurance.conditions import Severity
+from backhaul_hub.cli._ask import Operator
+from backhaul_hub.cli._options import directory_option
+from backhaul_hub.config import load
+from backhaul_hub.errors import ConfigError, HubError, NobodyAnswersError
+from backhaul_hub.nats.connection import connect
+from backhaul_hub.private_files import sync_directory
+from backhaul_hub.servers import server_directory, urls
+from backhaul_hub.streams.repair import Hands, ServerRepair
+from backhaul_hub.streams.repair_rules import RepairPlan
+from backhaul_runtime.clock import Clock, SystemClock
+
+_UNIT = "backhaul-hub-server.service"
+_LOOK_S = 1.0
+
+
+@click.command(name="repair-server")
+@click.argument("name")
+@directory_option
+@click.option("--yes", is_flag=True, help="Do it. Without it only the plan is printed.")
+@click.option(
+    "--by-hand",
+    is_flag=True,
+    help="Say when to stop the server, move its store, and start it, and wait for that: it is on another machine, or no systemd unit.",
+)
+@click.option("--unit", default=_UNIT, show_default=True, help="The server's systemd unit here.")
+def repair_server(name: str, directory: Path, yes: bool, by_hand: bool, unit: str) -> None:
+    """Have server NAME copy every stream anew from the others, as after its disk was damaged.
+
+    Its former store stays beside the new one. It refuses if another server is away, is not current, or lacks messages;
+    it looks before and after the stop. It ends when NAME holds all again and `status` says nothing of it.
+    """
+    config = load(directory)
+    servers = len(urls(config.nats.url))
+    if servers == 1:
+        raise ConfigError(
+            "this hub has one server, which can copy nothing from others",
+            hint="from a backup: backhaul-hub restore (docs/backup.md)",
+        )
+    store = server_directory(directory, name) / "jetstream"
+    hands = _ByHand(name, store) if by_hand else _Systemd(unit, name, store, SystemClock())
+    asyncio.run(_repair(directory, name, servers, hands, yes=yes))
+
+
+async def _repair(directory: Path, name: str, servers: int, hands: Hands, *, yes: bool) -> None:
+    config = load(directory)
+    system = await connect(config.nats.url, config.nats.system)
+    try:
+        repair = ServerRepair(system, name, servers, hands, click.echo)
+        found = await repair.plan()
+        click.echo("\n".join(_lines(found)))
+        if found.against:
+            raise HubError(
+                f"{name} cannot be repaired now: {'; '.join(found.against)}",
+                hint="the others must be whole first: backhaul-hub status",
+            )
+        if not yes:
+            click.echo("nothing was done; to do it: --yes")
+            return
+        await repair.carry_out()
+    finally:
+        await system.close()
+    await _no_more_said(Operator(directory), name)
+    click.echo(f"{name} is whole; when status stays well, delete its former store")
+
+
+def _lines(found: RepairPlan) -> list[str]:
+    lacks = ", ".join(found.lacks) or "nothing that the counts show"
+    return [
+        f"{found.server} lacks {lacks}",
+        f"it copies {len(found.streams)} streams anew: {', '.join(sorted(found.streams))}",
+        f"steps: stop {found.server}; look at the others again; move its store aside; start it; wait until it holds all",
+        "meanwhile no other server may stop: nothing could be stored then",
+    ]
+
+
+async def _no_more_said(operator: Operator, name: str) -> None:
+    """Return once no condition names the server; at once where no control plane answers. Raises: HubError."""
+    try:
+        async with operator.client() as client:
+            while True:
+                if not await _said(operator, client, name):
+                    return
+                await asyncio.sleep(_LOOK_S)
+    except NobodyAnswersError:
+        click.echo("no control plane answers, so that no condition was looked at")
+
+
+async def _said(operator: Operator, client: Any, name: str) -> bool:
+    answer = await operator.ask(client, "status", {}, reads=True)
+    return any(
+        each["about"] == name and not each["device"] and each["severity"] != Severity.INFO
+        for each in answer["conditions"]
+    )
+
+
+class _Systemd:
+    """Acts on this machine."""
+
+    def __init__(self, unit: str, name: str, store: Path, clock: Clock) -> None:
+        self._unit = unit
+        self._clock = clock
+        self._conf = store.with_name("hub.conf")
+        self._name = name
+        self._store = store
+
+    async def stop(self) -> None:
+        # Another server's machine has its unit under the same name.
+        started = await self._systemctl("show", "--property=ExecStart", "--value")
+        if str(self._conf.absolute()) not in started:
+            raise HubError(
+                f"{self._unit} on this machine does not start {self._conf.absolute()}",
+                hint=f"run it on {self._name}'s machine, or with --by-hand",
+            )
+        await self._systemctl("stop")
+
+    async def put_away(self) -> None:
+        # The folder within: the store itself may be a file system of its own.
+        stamp = self._clock.now_ns() // 1_000_000_000
+        inner, aside = self._store / "jetstream", self._store / f"damaged-{stamp}"
+        if inner.exists():
+            inner.rename(aside)
+            sync_directory(self._store)
+            click.echo(f"its former store is {aside}")
+
+    async def start(self) -> None:
+        await self._systemctl("start")
+
+    async def _systemctl(self, *words: str) -> str:
+        command = ["systemctl", *words, self._unit]
+        try:
+            done = await asyncio.to_thread(
+                subprocess.run, command, capture_output=True, text=True, check=False
+            )
+        except OSError as error:
+            raise HubError(f"systemctl: {error}", hint="without systemd: --by-hand") from error
+        if done.returncode:
+            raise HubError(f"{' '.join(command)}: {done.stderr.strip()}", hint="or: --by-hand")
+        return done.stdout
+
+
+class _ByHand:
+    """Has somebody act, who reads this."""
+
+    def __init__(self, name: str, store: Path) -> None:
+        self._name = name
+        self._store = store
+
+    async def stop(self) -> None:
+        click.echo(f"now: stop server {self._name}")
+
+    async def put_away(self) -> None:
+        inner = self._store / "jetstream"
+        click.echo(f"now, at its machine: mv {inner} {self._store / 'damaged'}")
+
+    async def start(self) -> None:
+        click.echo(f"then: start server {self._name}")
