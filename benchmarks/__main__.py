@@ -148,6 +148,14 @@ _LIST = "\n".join(f"{each.name:16}{each.about}" for each in BENCHMARKS)
     "--minutes", type=click.FloatRange(0.1), help="page, hub_fleet: for how long it changes."
 )
 @click.option("--devices", type=click.IntRange(1), help="hub_fleet: how many vehicles.")
+@click.option(
+    "--ways",
+    multiple=True,
+    type=click.Choice(options.WAYS),
+    help="takeover: only these, each by an option of its own.",
+)
+@click.option("--servers", type=click.Choice(["1", "3"]), help="takeover: only with so many.")
+@click.option("--times", type=click.IntRange(1), help="takeover: how often in each way.")
 @click.option("--rate", type=click.IntRange(1), help="hub_fleet: messages a second of them all.")
 def main(
     names: tuple[str, ...],
@@ -159,6 +167,9 @@ def main(
     vehicles: int | None,
     minutes: float | None,
     devices: int | None,
+    ways: tuple[str, ...],
+    servers: str | None,
+    times: int | None,
     rate: int | None,
 ) -> None:
     """Run all benchmarks, or those named."""
@@ -172,6 +183,9 @@ def main(
         minutes=minutes,
         devices=devices,
         rate=rate,
+        ways=ways or options.WAYS,
+        servers=(int(servers),) if servers else (1, 3),
+        times=times,
     )
     options.CHOSEN.set(chosen_options)
     chosen = [each for each in BENCHMARKS if not names or each.name in names]

@@ -1,4 +1,4 @@
-"""The options of this benchmark on the command line."""
+"""The options of benchmarks on the command line, most of them this one's."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ ROWS = {
 }
 
 
+WAYS = ("kill -9", "SIGSTOP", "hand-over")
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """Which rows, and how much of some; None is as much as `--quick` says."""
@@ -34,6 +37,12 @@ class Options:
     """hub_fleet: vehicles."""
     rate: int | None = None
     """hub_fleet: messages a second of all of them."""
+    ways: tuple[str, ...] = WAYS
+    """takeover: how terms end."""
+    servers: tuple[int, ...] = (1, 3)
+    """takeover: how many servers the hubs have, one after the other."""
+    times: int | None = None
+    """takeover: how often in each way."""
 
 
 CHOSEN: ContextVar[Options] = ContextVar("CHOSEN")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tests.chaos.kinds import CLUSTER, HISTORY, habits
+from tests.chaos.kinds import CLUSTER, HISTORY, STANDBY, habits
 from tests.chaos.link import NoToxiproxyError, server_binary
 from tests.chaos.operators import LONGEST_S
 from tests.chaos.run import DEVICES, Plan, run
@@ -43,6 +43,7 @@ _LONG_MINUTES = 5.0
 )
 @click.option("--history", "with_history", is_flag=True, help="Have Spark write the table.")
 @click.option("--cluster", is_flag=True, help="Have a hub of three servers.")
+@click.option("--standby", is_flag=True, help="Have two control planes, of which one leads.")
 @click.option("--shrink", "trials_max", type=int, default=0, help="Runs to shrink a failure with.")
 def main(
     seed: int | None,
@@ -54,13 +55,14 @@ def main(
     *,
     with_history: bool,
     cluster: bool,
+    standby: bool,
 ) -> None:
     """Run the whole system under faults and judge it from outside; exit 1 at a violation."""
     seed = secrets.randbelow(1_000_000) if seed is None else seed
     # Long runs publish less at a time: all that was acknowledged is looked at in the end.
     usual_s, pause_s = (0.3, 0.7) if minutes < _LONG_MINUTES else (3.0, 3.0)
     publish_s = usual_s if publish_s is None else publish_s
-    besides = {HISTORY: with_history, CLUSTER: cluster}
+    besides = {HISTORY: with_history, CLUSTER: cluster, STANDBY: standby}
     parts = tuple(part for part, wanted in besides.items() if wanted)
     only = tuple(name for name in kinds.split(",") if name)
     try:

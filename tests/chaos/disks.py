@@ -58,26 +58,37 @@ class Disk:
 
 @asynccontextmanager
 async def mounted(paths: Iterable[Path]) -> AsyncIterator[dict[Path, Disk]]:
-    """Mount a file system at each path, which is made; none where that is not allowed.
+    """Mount a file system at each path, which is made, or whose content goes into it; none where that is not allowed.
 
     What they hold stays behind, to be looked at.
     """
     disks: dict[Path, Disk] = {}
     try:
         for path in sorted(paths):  # one that holds another first
+            content = path.with_name(f"{path.name}-before")
+            if path.exists():
+                path.rename(content)
             path.mkdir(mode=0o700, parents=True)
             options = f"size={ROOM_BYTES},mode=0700"
             try:
                 await run_to_end(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(path)])
             except (RigError, OSError):
+                await asyncio.to_thread(_into, path, content)
                 break
             disks[path] = Disk(path)
+            await asyncio.to_thread(_into, path, content)
         yield disks
     finally:
         for disk in disks.values():
             await disk.drain()  # one in another is about to be copied into it
         for path in reversed(disks):
             await _unmount(path)
+
+
+def _into(path: Path, content: Path) -> None:
+    if content.exists():
+        shutil.copytree(content, path, symlinks=True, dirs_exist_ok=True)
+        shutil.rmtree(content)
 
 
 async def _unmount(path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_CONTROL = "hub control plane"
+_CONTROLS = {"hub control plane", "control plane a", "control plane b"}
 _SAID = re.compile(
     r"^[\s|]*(backhaul-hub: .*|[\w.]*(?:Error|Exception|Interrupt|Exit)\b.*)$", re.MULTILINE
 )
@@ -36,7 +36,7 @@ def ended_wrongly(ended: Iterable[tuple[str, str]], *, hub_was_full: bool) -> li
     return [
         f"{name} ended by itself: {last_words(log)}"
         for name, log in ended
-        if name != _CONTROL or not _lawful(last_words(log), hub_was_full=hub_was_full)
+        if name not in _CONTROLS or not _lawful(last_words(log), hub_was_full=hub_was_full)
     ]
 
 

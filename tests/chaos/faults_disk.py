@@ -1,4 +1,4 @@
-"""Full disks: under a ledger, under a leaf's store, under the hub's server and its hub.db.
+"""Full disks: under a ledger, under a leaf's store, under the hub's server and its hub.db, under one server of three.
 
 A nats-server whose disk was full writes no stream that failed until it is started again. For a leaf
 the vehicle does that (`tend`, as backhaul-leaf-check.timer has it); at the hub an operator has to.
@@ -19,8 +19,9 @@ from backhaul_agent.client import connect
 from backhaul_agent.errors import AgentError
 from backhaul_agent.leaf.store_health import needs_restart
 from tests.chaos.faults_ledger import note_set_aside
-from tests.chaos.kinds import ONE_SERVER, kind
+from tests.chaos.kinds import ALONE, CLUSTER, kind
 from tests.chaos.schedule import Habit
+from tests.support.rig.cluster import NAMES, ClusterRig
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,10 +30,13 @@ if TYPE_CHECKING:
     from tests.chaos.schedule import Fault
     from tests.chaos.world import Vehicle, World
 
+FULL_SERVER = "full-server"
+STORE = "store of a server of three"
+"""The turn of whatever takes one away: two hold an acknowledged message for certain, until the third has copied it."""
 _SQUEEZE_S = 0.2
 _TEND_S = 2.0
 STORES = {"full-ledger": "ledger", "full-leaf": "leaf", "full-hub": "hub"}
-"""By kind, the store that must be on a disk of its own."""
+"""By kind, the store that must be on a disk of its own; `full-server` needs that of the server that it hits."""
 
 
 def needed(faults: Iterable[Fault]) -> set[tuple[str, str]]:
@@ -40,7 +44,11 @@ def needed(faults: Iterable[Fault]) -> set[tuple[str, str]]:
 
     The leaf's holds all that a vehicle has, so that the ledger is set apart where that one is.
     """
-    found = {(fault.target, STORES[fault.kind]) for fault in faults if fault.kind in STORES}
+    found = {
+        (fault.target, _store(fault))
+        for fault in faults
+        if fault.kind in STORES or fault.kind == FULL_SERVER
+    }
     return found | {(target, "ledger") for target, store in found if store == "leaf"}
 
 
@@ -61,7 +69,7 @@ async def _full_leaf(world: World, fault: Fault) -> None:
             await _full(disk, fault)
 
 
-@kind("full-hub", Habit(0.7, 6.0, "server", at_hub=True, needs=ONE_SERVER))
+@kind("full-hub", Habit(0.7, 6.0, "server", at_hub=True, needs=ALONE))
 async def _full_hub(world: World, fault: Fault) -> None:
     """Fill the hub's disk, drain it, and start its server again."""
     if disk := _disk(world, fault):
@@ -73,9 +81,30 @@ async def _full_hub(world: World, fault: Fault) -> None:
             await server.start()
 
 
+@kind(FULL_SERVER, Habit(1.5, 6.0, "server", at_hub=True, needs=CLUSTER))
+async def _full_server(world: World, fault: Fault) -> None:
+    """Fill the disk of one server of three, drain it, and start that server again, as `server-off` has an operator do."""
+    hub = world.hub
+    assert isinstance(hub, ClusterRig)
+    if disk := _disk(world, fault):
+        name = _store(fault)
+        server = hub.servers[name]
+        async with world.turn(STORE), world.turn_of(server):
+            await _full(disk, fault)
+            if not world.ended_by_itself(server):
+                await server.stop()
+            await hub.start_server(name)
+            await hub.copied(name)
+
+
+def _store(fault: Fault) -> str:
+    """Return the store that a fault fills: of a cluster's server its name."""
+    return STORES.get(fault.kind) or Random(str(fault)).choice(NAMES)
+
+
 def _disk(world: World, fault: Fault) -> Disk | None:
     """Return the disk that a fault is about; None, and counted, where there may be none here."""
-    disk = world.disks.get((fault.target, STORES[fault.kind]))
+    disk = world.disks.get((fault.target, _store(fault)))
     if disk is None:
         world.passed_over[fault.kind] += 1
     return disk

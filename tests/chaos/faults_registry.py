@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from backhaul_hub.errors import HubError
-from tests.chaos.kinds import ONE_SERVER, kind
+from tests.chaos.kinds import ALONE, kind
 from tests.chaos.schedule import Habit
 from tests.support.rig.parts import RigError, program
 
@@ -25,7 +25,7 @@ _REBUILT_S = 120.0
 _PAUSE_S = 1.0
 
 
-@kind("lost-hub-db", Habit(0.8, 3.0, "control", at_hub=True, needs=ONE_SERVER))
+@kind("lost-hub-db", Habit(0.8, 3.0, "control", at_hub=True, needs=ALONE))
 async def _lose_registry(world: World, fault: Fault) -> None:
     """Kill the control plane, remove hub.db, have it refused, rebuilt, and started again."""
     hub = world.hub

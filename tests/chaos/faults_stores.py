@@ -19,7 +19,7 @@ from backhaul_hub.lane_records.lane_rows import read_lanes
 from tests.chaos.damage import Rollback
 from tests.chaos.evidence import LaneName
 from tests.chaos.faults_registry import REGISTRY
-from tests.chaos.kinds import ONE_SERVER, kind
+from tests.chaos.kinds import ALONE, kind
 from tests.chaos.schedule import Habit
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ async def _roll_leaf_back(world: World, fault: Fault) -> None:
     world.store_losses.append((fault.target, world.now_ns()))
 
 
-@kind("rollback-server", Habit(1, 10.0, "server", at_hub=True, needs=ONE_SERVER))
+@kind("rollback-server", Habit(1, 10.0, "server", at_hub=True, needs=ALONE))
 async def _roll_server_back(world: World, fault: Fault) -> None:
     """Lose what the hub has stored since the beginning of the fault, but for hub.db.
 

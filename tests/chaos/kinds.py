@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
     Kind = Callable[[World, Fault], Awaitable[None]]
 
-HISTORY, CLUSTER = "history", "cluster"
-"""What a run may have: a job of Spark that writes the table meanwhile, a hub of three servers."""
-ONE_SERVER = "one server"
-"""What it has without the latter."""
+HISTORY, CLUSTER, STANDBY = "history", "cluster", "standby"
+"""What a run may have: a job of Spark that writes the table meanwhile, a hub of three servers, a second control plane."""
+ALONE = "one server and one control plane"
+"""What it has without the last two."""
 KINDS: dict[str, Kind] = {}
 HABITS: dict[str, Habit] = {}
 
@@ -47,6 +47,6 @@ def chosen(kinds: Mapping[str, Habit], only: Collection[str]) -> dict[str, Habit
 
 def habits(parts: Collection[str]) -> dict[str, Habit]:
     """Return the kinds that can happen in a run with these parts."""
-    there = {"", *parts} | (set() if CLUSTER in parts else {ONE_SERVER})
+    there = {"", *parts} | (set() if {CLUSTER, STANDBY} & {*parts} else {ALONE})
     # Sorted: what a seed draws must not depend on which module was imported first.
     return {name: habit for name, habit in sorted(HABITS.items()) if habit.needs in there}

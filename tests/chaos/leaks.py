@@ -37,7 +37,10 @@ CONSUMERS_MORE = 2
 _LOOK_S = 1.0
 _PROC = Path("/proc")
 _MIB = 1 << 20
-_STORED = re.compile(r"(^|/)(jetstream|backhaul-leaf|history)/|/(ledger|hub)\.db[^/]*$")
+# The logins of a term go with it, and the next has others.
+_STORED = re.compile(
+    r"(^|/)(jetstream|backhaul-leaf|history|creds/leader|standby-copies)/|/(ledger|hub)\.db[^/]*$"
+)
 _SHOWN = 5
 
 

@@ -21,7 +21,8 @@ from tests.chaos.endings import ended_wrongly
 from tests.chaos.excuses import Excused
 from tests.chaos.faults import befall
 from tests.chaos.faults_clone import settle_clones
-from tests.chaos.kinds import CLUSTER, HISTORY, chosen, habits
+from tests.chaos.faults_standby import machines_differ
+from tests.chaos.kinds import CLUSTER, HISTORY, STANDBY, chosen, habits
 from tests.chaos.link import NoToxiproxyError
 from tests.chaos.operators import Operators
 from tests.chaos.publishers import Publishers
@@ -181,8 +182,9 @@ async def _whole(plan: Plan, directory: Path) -> Outcome:
     begin_ns = now_ns()
     diary = Diary(directory / "diary", now_ns)
     small = faults_disk.needed(plan.faults)
+    parts = {"cluster": CLUSTER in plan.parts, "standby": STANDBY in plan.parts}
     async with (
-        world(directory, DEVICES, small, cluster=CLUSTER in plan.parts) as made,
+        world(directory, DEVICES, small, **parts) as made,
         cancelled_at_the_end(made.revive(), faults_disk.tend(made)),
     ):
         if HISTORY in plan.parts:
@@ -221,13 +223,14 @@ async def _whole(plan: Plan, directory: Path) -> Outcome:
         if after is not None:
             # That may have taken a minute more, in which what was well may go wrong.
             found, wrong = await _settled(looking, told)
-        of_spark = await made.ingest.stop() if made.ingest else []
+        besides = await made.ingest.stop() if made.ingest else []
+        besides += await machines_differ(made.machines) if made.machines else []
     grown = "leaks: not looked for"
     if after is not None:
         wrong += leaks.leaked(before, after)
         grown = leaks.counts(before, after)
     kinds = Counter(fault.kind for fault in plan.faults) - made.passed_over - made.idle
-    wrong += of_spark + ended_wrongly(made.last_words, hub_was_full=kinds["full-hub"] > 0)
+    wrong += besides + ended_wrongly(made.last_words, hub_was_full=kinds["full-hub"] > 0)
     return Outcome(
         plan, wrong, _counts(told, found), kinds, dict(made.ended), settled_s,
         dict(made.passed_over), dict(+made.idle), grown,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.chaos.checker import check
-from tests.chaos.kinds import CLUSTER, HABITS, HISTORY, habits
+from tests.chaos.kinds import CLUSTER, HABITS, HISTORY, STANDBY, habits
 from tests.chaos.losses import damage, gone_with_a_ledger
 from tests.chaos.planted import HISTORY as RULE
 from tests.chaos.run import DEVICES, Plan
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-@pytest.mark.parametrize("parts", [(), (HISTORY,), (CLUSTER,), (HISTORY, CLUSTER)])
+@pytest.mark.parametrize(
+    "parts", [(), (HISTORY,), (CLUSTER,), (STANDBY,), (HISTORY, CLUSTER, STANDBY)]
+)
 def test_what_is_drawn_and_read_is_what_can_happen_in_a_run(parts: tuple[str, ...]) -> None:
     possible = habits(parts)
     drawn = Plan.of(1, 20_000.0, parts=parts).faults

@@ -7,6 +7,8 @@ import signal
 from collections import Counter, defaultdict
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
+from itertools import count
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -18,8 +20,10 @@ from tests.chaos.links import Links
 from tests.chaos.machine import Machine
 from tests.chaos.wall import Wall
 from tests.support.command_storm import settings
-from tests.support.rig.cluster import ClusterRig
+from tests.support.rig.cluster import NAMES, ClusterRig
+from tests.support.rig.network import Network
 from tests.support.rig.parts import DeviceRig, HubRig, Part, RigError
+from tests.support.rig.standby import Machines
 from tests.support.run_here import run_here
 
 if TYPE_CHECKING:
@@ -58,8 +62,14 @@ class World:
         vehicles: dict[str, Vehicle],
         disks: Mapping[tuple[str, str], Disk],
         wall: Wall | None = None,
+        network: Network | None = None,
+        machines: Machines | None = None,
     ) -> None:
         self.hub = hub
+        self.network = network
+        """Between three servers, and from control planes to them."""
+        self.machines = machines
+        """Of two control planes of which one leads."""
         self.wall = wall
         """The clock of the hub's machine, as its control plane reads it; None: its own."""
         self.servers = [*hub.servers.values()] if isinstance(hub, ClusterRig) else [hub.server]
@@ -103,6 +113,11 @@ class World:
         # A busy machine takes longer to end a part than a schedule has between its faults.
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
+    @property
+    def controls(self) -> list[Part]:
+        """The control planes."""
+        return [*self.machines.parts.values()] if self.machines is not None else [self.hub.control]
+
     def begin_ingest(self, directory: Path) -> None:
         """Have Spark write the history from now on."""
         self.ingest = Ingest(self.hub.directory, directory)
@@ -110,9 +125,9 @@ class World:
         self.ingest.job.start()
 
     def part(self, fault: Fault, name: str) -> Part:
-        """Return the program that a fault is about: one of the servers or control, agent or leaf."""
-        server = Random(str(fault)).choice(self.servers)
-        at_hub = {"server": server, "control": self.hub.control}
+        """Return the program that a fault is about: one of the servers or control planes, agent or leaf."""
+        random = Random(str(fault))
+        at_hub = {"server": random.choice(self.servers), "control": random.choice(self.controls)}
         if name in at_hub:
             return at_hub[name]
         rig = self.vehicles[fault.target].rig
@@ -122,7 +137,7 @@ class World:
         """Return all programs of ours, the hub's first."""
         rigs = [each.rig for each in self.vehicles.values()]
         on_vehicles = [part for rig in rigs for part in (rig.agent, rig.leaf)]
-        return [*self.servers, self.hub.control, *on_vehicles]
+        return [*self.servers, *self.controls, *on_vehicles]
 
     async def kill(self, part: Part) -> None:
         """Kill a part that one has for oneself."""
@@ -178,10 +193,11 @@ async def world(
     small: Iterable[tuple[str, str]] = (),
     *,
     cluster: bool = False,
+    standby: bool = False,
 ) -> AsyncIterator[World]:
     """Start a hub and vehicles with files in a directory that exists; stop all of it at the end.
 
-    In a `cluster` the hub has three servers. `small` names what is to be on a disk of its own, if that is
+    In a `cluster` the hub has three servers; with `standby` two control planes, of which one leads. `small` names what is to be on a disk of its own, if that is
     allowed: targets and stores. The last of several devices refuses what there is no room for, the others
     give up what is cheapest.
 
@@ -190,11 +206,15 @@ async def world(
     """
     async with AsyncExitStack() as stack:
         paths = {_place(directory, *each): each for each in small}
-        disks = await stack.enter_async_context(mounted(paths))
+        # A server's own is within a directory that `init` makes.
+        late = {path for path, (_, store) in paths.items() if store in NAMES}
+        disks = await stack.enter_async_context(mounted(paths.keys() - late))
         proxies = await stack.enter_async_context(ProxyServer(directory))
         kind = ClusterRig if cluster else HubRig
         hub = kind(directory / "hub", watermark_interval_s=0.2, run=run_here)
         await hub.init()
+        disks |= await stack.enter_async_context(mounted(late))
+        network = await _network(hub, proxies)
         hub_wall = Wall(directory / "hub-offset", SystemClock().now_ns)
         control = hub.control
         hub.control = Part(control.name, hub_wall.control_plane(hub.directory), control.log)
@@ -219,7 +239,13 @@ async def world(
             stack.push_async_callback(rig.stop)
             await rig.start()
             vehicles[device] = Vehicle(rig, link, wall, starts, machine)
-        made = World(hub, vehicles, {paths[path]: disk for path, disk in disks.items()}, hub_wall)
+        machines = Machines(hub, hub_wall.control_plane) if standby else None
+        if machines is not None:
+            await hub.control.stop()
+            stack.push_async_callback(machines.stop)
+            await machines.start(partial(_cables_of_b, network, machines))
+        stores = {paths[path]: disk for path, disk in disks.items()}
+        made = World(hub, vehicles, stores, hub_wall, network, machines)
         made.refusing.update(devices[1:][-1:])
         try:
             yield made
@@ -228,6 +254,24 @@ async def world(
                 made.ingest.job.end()
 
 
+async def _network(hub: HubRig, proxies: ProxyServer) -> Network | None:
+    """Lay cables between the servers of a cluster, which has its files and does not run."""
+    if not isinstance(hub, ClusterRig):
+        return None
+    numbers = count()
+    network = Network(lambda port: proxies.link(f"cable-{next(numbers)}-{port}", port))
+    await network.between(hub)
+    return network
+
+
+async def _cables_of_b(network: Network | None, machines: Machines) -> None:
+    if network is not None:
+        assert isinstance(machines.hub, ClusterRig)
+        await network.of_control(machines.hub, machines.places["b"] / "hub.toml", "b")
+
+
 def _place(directory: Path, target: str, store: str) -> Path:
     """Return what a disk is mounted at; the leaf's holds all else that a vehicle has, too."""
+    if store in NAMES:
+        return directory / target / "servers" / store / "jetstream"
     return directory / target / ("backhaul-agent" if store == "ledger" else "")

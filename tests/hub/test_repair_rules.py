@@ -34,7 +34,7 @@ def answer(server: str) -> dict[str, Any]:
         "server": {"name": server},
         "data": {
             "meta_cluster": cluster("c"),
-            "account_details": [{"name": "HUB", "stream_detail": streams}],
+            "account_details": [{"name": "HUB", "id": "AHUB", "stream_detail": streams}],
         },
     }
 
@@ -64,6 +64,7 @@ def test_the_damage_of_that_server_alone_is_its_reason(answers: dict[str, dict[s
     assert found.lacks == ("1,234 messages of UP_00 that c has",)
     assert not found.against
     assert found.streams == {UP: 100, KV: 100}
+    assert found.accounts == ("AHUB",)
 
 
 def test_another_one_that_lacks_messages_is_a_reason_against_it(

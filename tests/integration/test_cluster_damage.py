@@ -54,10 +54,6 @@ def noise(first: int, count: int) -> list[Point]:
     ]
 
 
-def store(hub: ClusterRig, server: str) -> Path:
-    return hub.directory / "servers" / server / "jetstream"
-
-
 def begun(files: list[Path]) -> bool:
     """Tell whether a second file has content."""
     return len(files) > 1 and files[1].stat().st_size > 100_000
@@ -97,12 +93,12 @@ async def test_a_damaged_server_is_named_leads_nothing_and_copies_all_anew(tmp_p
         first, second = (name for name in NAMES if name != leader)
         async with cluster.load():
             # The end of the last file that holds any is not missed: a server asks for what comes after its last.
-            await until(lambda: begun(blocks(store(hub, first), STREAM)), deadline_s=DEADLINE_S)
+            await until(lambda: begun(blocks(hub.store(first), STREAM)), deadline_s=DEADLINE_S)
             cluster.points = points
             # In order: it keeps no log of its group that it could restore the messages from.
             await hub.servers[first].stop()
-            cut_short(blocks(store(hub, first), STREAM)[0])
-            forget_indexes(store(hub, first))
+            cut_short(blocks(hub.store(first), STREAM)[0])
+            forget_indexes(hub.store(first))
             await cluster.more()
             await hub.start_server(first)
             shown = await until_shown(world, "replica-damaged", about=first, detail=STREAM)
@@ -121,8 +117,8 @@ async def test_a_damaged_server_is_named_leads_nothing_and_copies_all_anew(tmp_p
         await until(lambda: alike(hub), "all servers hold the same")
 
         await hub.servers[second].stop()
-        flip_a_bit(blocks(store(hub, second), STREAM)[0])
-        forget_indexes(store(hub, second))
+        flip_a_bit(blocks(hub.store(second), STREAM)[0])
+        forget_indexes(hub.store(second))
         await hub.start_server(second)
         await until_shown(world, "replica-damaged", about=second, detail=STREAM)
         await copies_anew(cluster, second)
@@ -131,7 +127,7 @@ async def test_a_damaged_server_is_named_leads_nothing_and_copies_all_anew(tmp_p
             await cluster.more(1)
             lost = await hub.leader(STREAM)
             await hub.servers[lost].stop(signal.SIGKILL)
-            shutil.rmtree(store(hub, lost))
+            shutil.rmtree(hub.store(lost))
             await hub.start_server(lost)
             await cluster.more()
         await cluster.is_whole()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from nats.aio.client import Client
@@ -36,8 +36,15 @@ class Hands(Protocol):
     async def stop(self) -> None:
         """Have the server end; it need not have ended yet. Raises: HubError: nothing was done."""
 
-    async def put_away(self) -> None:
-        """Take its store out of its way. Raises: HubError, OSError."""
+    async def put_away(self, accounts: Sequence[str]) -> None:
+        """Take its store out of its way, and make one that has the directories of the accounts alone.
+
+        A server that finds no directory of an account makes one to try it, and removes it, with a stream that came
+        into it meanwhile.
+
+        Raises:
+            OSError: it cannot be moved.
+        """
 
     async def start(self) -> None:
         """Have it run. Raises: HubError."""
@@ -94,8 +101,8 @@ class ServerRepair:
         try:
             await self._gone()
             self._tell(f"{self._server} has ended; the others are looked at once more")
-            await self._require_others()
-            await self._hands.put_away()
+            found = await self._require_others()
+            await self._hands.put_away(found.accounts)
             put_away = True
         finally:
             # Also where somebody ends this command: two of three servers are one too few to lose another.
@@ -111,14 +118,19 @@ class ServerRepair:
                 return
             await asyncio.sleep(_LOOK_S)
 
-    async def _require_others(self) -> None:
-        """Return once the others are whole without it. Raises: HubError: they are not for longer than elections take."""
+    async def _require_others(self) -> RepairPlan:
+        """Return what is known once the others are whole without it.
+
+        Raises:
+            HubError: they are not for longer than elections take.
+        """
         end_s = asyncio.get_running_loop().time() + _STEADY_S_MAX
         while (found := await self._plan_or_none()) is None or found.against:
             if asyncio.get_running_loop().time() > end_s:
                 why = "; ".join(found.against) if found else "no server answers"
                 raise HubError(f"nothing was changed: {why}", hint="mend that first, then again")
             await asyncio.sleep(_LOOK_S)
+        return found
 
     async def _plan_or_none(self) -> RepairPlan | None:
         try:

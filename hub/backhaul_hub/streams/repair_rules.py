@@ -24,6 +24,8 @@ class RepairPlan:
     server: str
     streams: dict[str, int]
     """The last sequence of each stream, as the other servers hold it."""
+    accounts: tuple[str, ...]
+    """The accounts with streams, by their public keys."""
     lacks: tuple[str, ...]
     """In words, the messages that the server is known to lack."""
     against: tuple[str, ...]
@@ -48,7 +50,8 @@ def plan(
         if each.server == server
     )
     against = _against(answers, found, server, servers)
-    return RepairPlan(server, last_held(answers, server), tuple(lacks), tuple(against))
+    streams = last_held(answers, server)
+    return RepairPlan(server, streams, _accounts(answers), tuple(lacks), tuple(against))
 
 
 def compared(answers: Iterable[Json]) -> tuple[set[str], set[str]]:
@@ -90,6 +93,15 @@ def answering(answers: Iterable[Json]) -> set[str]:
     """Return the names of the servers whose JetStream answers."""
     found = [*answers]
     return {each["server"]["name"] for each in found} - switched_off(found)
+
+
+def _accounts(answers: Iterable[Json]) -> tuple[str, ...]:
+    found = {
+        account["id"]
+        for answer in answers
+        for account in (answer.get("data") or {}).get("account_details") or []
+    }
+    return tuple(sorted(found))
 
 
 def _against(

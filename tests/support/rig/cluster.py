@@ -77,6 +77,10 @@ class ClusterRig(HubRig):
         await self.control.stop()
         await asyncio.gather(*(server.stop() for server in self.servers.values()))
 
+    def store(self, server: str) -> Path:
+        """Return where a server keeps its streams."""
+        return self.directory / "servers" / server / "jetstream"
+
     def addresses(self) -> list[str]:
         """Return the client addresses of all servers."""
         return [f"nats://127.0.0.1:{port}" for port in self.client_ports.values()]

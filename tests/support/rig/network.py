@@ -39,6 +39,11 @@ class Network:
         self._routes: dict[tuple[str, str], Cable] = {}
         self._controls: dict[str, dict[str, Cable]] = {}
 
+    @property
+    def machines(self) -> list[str]:
+        """The machines whose control planes have cables of their own."""
+        return [*self._controls]
+
     async def between(self, hub: ClusterRig) -> None:
         """Have servers and control plane connect through cables; their files are there, and none runs."""
         confs = {name: hub.directory / "servers" / name / "hub.conf" for name in NAMES}

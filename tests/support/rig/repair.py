@@ -6,7 +6,7 @@ import asyncio
 import shutil
 from typing import TYPE_CHECKING
 
-from tests.support.rig.parts import RigError, program
+from tests.support.rig.parts import RigError, program, run_to_end
 
 if TYPE_CHECKING:
     from tests.support.rig.cluster import ClusterRig
@@ -51,9 +51,10 @@ async def repaired(hub: ClusterRig, server: str) -> str:
 async def _act(hub: ClusterRig, server: str, line: str) -> None:
     if line.startswith("now: stop server"):
         await hub.servers[server].stop()
-    elif line.startswith("now, at its machine: mv "):
-        source, target = line.removeprefix("now, at its machine: mv ").split()
-        await asyncio.to_thread(shutil.rmtree, target, ignore_errors=True)
-        await asyncio.to_thread(shutil.move, source, target)
+    elif line.startswith("mv "):
+        await asyncio.to_thread(shutil.rmtree, line.split()[-1], ignore_errors=True)
+        await run_to_end(line.split())
+    elif line.startswith("mkdir "):
+        await run_to_end(line.split())
     elif line.startswith("then: start server"):
         await hub.start_server(server)

@@ -15,6 +15,9 @@ from nats.errors import Error as NatsError
 from tests.support.rig.parts import HubRig, Part, RigError, program, wait_for_log
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+    from pathlib import Path
+
     from nats.aio.client import Client
 
 _READY_S = 120.0
@@ -29,21 +32,29 @@ class Machines:
 
     Args:
         hub: its server runs, and its control plane has run once and is stopped.
+        command: runs a control plane in a directory; the real one where none is given.
     """
 
-    def __init__(self, hub: HubRig) -> None:
+    def __init__(self, hub: HubRig, command: Callable[[Path], list[str]] | None = None) -> None:
         self.hub = hub
+        self._command = command or _up
         self.places = {"a": hub.directory, "b": hub.directory.with_name("hub-b")}
         self.parts = {name: self._part(name) for name in self.places}
 
-    async def start(self) -> None:
-        """Begin a journal on `a`, have it lead, and `b` follow; return when `b` is ready."""
+    async def start(self, before: Callable[[], Awaitable[None]] | None = None) -> None:
+        """Begin a journal on `a`, have it lead, and `b` follow; return when `b` is ready.
+
+        `before`: is called once the directory of `b` is there, and nothing runs.
+        """
         leave = shutil.ignore_patterns("jetstream", "hub.db*", "servers")
         shutil.copytree(self.places["a"], self.places["b"], ignore=leave)
         for name, other in (("a", "b"), ("b", "a")):
             with (self.places[name] / "hub.toml").open("a") as file:
                 file.write(f'\n[standby]\nmachine = "{name}"\nothers = ["{other}"]\n')
-        first = self._part("a", "--begin-journal")
+        if before is not None:
+            await before()
+        log = self.parts["a"].log
+        first = Part("control plane a", [*_up(self.places["a"]), "--begin-journal"], log)
         await first.start()
         try:
             await wait_for_log(first, '"event": "ready"')
@@ -117,10 +128,10 @@ class Machines:
         logs = "\n".join(part.logged()[-1500:].decode() for part in self.parts.values())
         raise RigError(f"the machines never came to that; the last status is {found}\n{logs}")
 
-    def _part(self, name: str, *words: str) -> Part:
-        place = self.places[name]
-        return Part(
-            f"control plane {name}",
-            [program("backhaul-hub"), "up", "--no-page", "--dir", str(place), *words],
-            self.hub.directory.parent / f"control-{name}.log",
-        )
+    def _part(self, name: str) -> Part:
+        log = self.hub.directory.parent / f"control-{name}.log"
+        return Part(f"control plane {name}", self._command(self.places[name]), log)
+
+
+def _up(place: Path) -> list[str]:
+    return [program("backhaul-hub"), "up", "--no-page", "--dir", str(place)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +14,11 @@ from backhaul_hub.cli._options import directory_option
 from backhaul_hub.config import load
 from backhaul_hub.errors import ConfigError, HubError, NobodyAnswersError
 from backhaul_hub.nats.connection import connect
-from backhaul_hub.private_files import sync_directory
 from backhaul_hub.servers import server_directory, urls
 from backhaul_hub.streams.repair import Hands, ServerRepair
+from backhaul_hub.streams.repair_hands import ByHand, BySystemd
 from backhaul_hub.streams.repair_rules import RepairPlan
-from backhaul_runtime.clock import Clock, SystemClock
+from backhaul_runtime.clock import SystemClock
 
 _UNIT = "backhaul-hub-server.service"
 _LOOK_S = 1.0
@@ -49,7 +48,11 @@ def repair_server(name: str, directory: Path, yes: bool, by_hand: bool, unit: st
             hint="from a backup: backhaul-hub restore (docs/backup.md)",
         )
     store = server_directory(directory, name) / "jetstream"
-    hands = _ByHand(name, store) if by_hand else _Systemd(unit, name, store, SystemClock())
+    hands: Hands
+    if by_hand:
+        hands = ByHand(name, store, click.echo)
+    else:
+        hands = BySystemd(unit, name, store, SystemClock(), click.echo)
     asyncio.run(_repair(directory, name, servers, hands, yes=yes))
 
 
@@ -103,66 +106,3 @@ async def _said(operator: Operator, client: Any, name: str) -> bool:
         each["about"] == name and not each["device"] and each["severity"] != Severity.INFO
         for each in answer["conditions"]
     )
-
-
-class _Systemd:
-    """Acts on this machine."""
-
-    def __init__(self, unit: str, name: str, store: Path, clock: Clock) -> None:
-        self._unit = unit
-        self._clock = clock
-        self._conf = store.with_name("hub.conf")
-        self._name = name
-        self._store = store
-
-    async def stop(self) -> None:
-        # Another server's machine has its unit under the same name.
-        started = await self._systemctl("show", "--property=ExecStart", "--value")
-        if str(self._conf.absolute()) not in started:
-            raise HubError(
-                f"{self._unit} on this machine does not start {self._conf.absolute()}",
-                hint=f"run it on {self._name}'s machine, or with --by-hand",
-            )
-        await self._systemctl("stop")
-
-    async def put_away(self) -> None:
-        # The folder within: the store itself may be a file system of its own.
-        stamp = self._clock.now_ns() // 1_000_000_000
-        inner, aside = self._store / "jetstream", self._store / f"damaged-{stamp}"
-        if inner.exists():
-            inner.rename(aside)
-            sync_directory(self._store)
-            click.echo(f"its former store is {aside}")
-
-    async def start(self) -> None:
-        await self._systemctl("start")
-
-    async def _systemctl(self, *words: str) -> str:
-        command = ["systemctl", *words, self._unit]
-        try:
-            done = await asyncio.to_thread(
-                subprocess.run, command, capture_output=True, text=True, check=False
-            )
-        except OSError as error:
-            raise HubError(f"systemctl: {error}", hint="without systemd: --by-hand") from error
-        if done.returncode:
-            raise HubError(f"{' '.join(command)}: {done.stderr.strip()}", hint="or: --by-hand")
-        return done.stdout
-
-
-class _ByHand:
-    """Has somebody act, who reads this."""
-
-    def __init__(self, name: str, store: Path) -> None:
-        self._name = name
-        self._store = store
-
-    async def stop(self) -> None:
-        click.echo(f"now: stop server {self._name}")
-
-    async def put_away(self) -> None:
-        inner = self._store / "jetstream"
-        click.echo(f"now, at its machine: mv {inner} {self._store / 'damaged'}")
-
-    async def start(self) -> None:
-        click.echo(f"then: start server {self._name}")
