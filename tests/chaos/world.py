@@ -213,7 +213,7 @@ async def world(
         kind = ClusterRig if cluster else HubRig
         hub = kind(directory / "hub", watermark_interval_s=0.2, run=run_here)
         await hub.init()
-        disks |= await stack.enter_async_context(mounted(late))
+        disks = disks | await stack.enter_async_context(mounted(late))
         network = await _network(hub, proxies)
         hub_wall = Wall(directory / "hub-offset", SystemClock().now_ns)
         control = hub.control

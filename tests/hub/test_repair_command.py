@@ -43,7 +43,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def hands(machine: Path, name: str) -> BySystemd:
     store = machine / "hub" / "servers" / name / "jetstream"
-    return BySystemd("hub.service", name, store, SystemClock(), str)
+    return BySystemd("hub.service", name, store, SystemClock(), print)
 
 
 def test_the_unit_of_another_server_is_not_stopped(machine: Path) -> None:

@@ -21,7 +21,7 @@ from backhaul_hub.nats.stream_reader import Stored, StoredReader
 from backhaul_hub.uplink.audit import require_gone
 from tests.integration.older import run_mixed
 from tests.integration.readings import points
-from tests.support.rig.cluster import ClusterRig
+from tests.support.rig.cluster import NAMES, ClusterRig
 from tests.support.rig.parts import DeviceRig
 from tests.support.waiting import until
 
@@ -147,6 +147,13 @@ class Cluster:
             missing, more = counts - held[device], held[device] - counts
             assert not missing, f"{device}: {len(missing)} from {min(missing)} to {max(missing)}"
             assert not more, f"{device}: {more.most_common(5)}"
+
+
+async def alike(hub: ClusterRig) -> bool:
+    """Tell whether every server says that it holds the same of UP."""
+    found = (await hub.held()).get(STREAM, {})
+    counts = {(each.first_seq, each.last_seq, each.messages) for each in found.values()}
+    return len(found) == len(NAMES) and len(counts) == 1
 
 
 def _end(messages: list[Stored], end: int) -> int:

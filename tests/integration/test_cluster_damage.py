@@ -20,7 +20,7 @@ from nats.errors import Error as NatsError
 
 from backhaul_codec import Point
 from backhaul_hub.shards import api_subject
-from tests.integration.clusters import DEADLINE_S, STREAM, Cluster, running
+from tests.integration.clusters import DEADLINE_S, STREAM, Cluster, alike, running
 from tests.integration.conditions import until_shown
 from tests.integration.readings import points
 from tests.support.rig.cluster import NAMES, ClusterRig
@@ -57,12 +57,6 @@ def noise(first: int, count: int) -> list[Point]:
 def begun(files: list[Path]) -> bool:
     """Tell whether a second file has content."""
     return len(files) > 1 and files[1].stat().st_size > 100_000
-
-
-async def alike(hub: ClusterRig) -> bool:
-    found = (await hub.held()).get(STREAM, {})
-    counts = {(each.first_seq, each.last_seq, each.messages) for each in found.values()}
-    return len(found) == len(NAMES) and len(counts) == 1
 
 
 async def let_lead(hub: ClusterRig, server: str) -> None:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.clusters import running
+from tests.integration.clusters import alike, running
 from tests.integration.conditions import until_shown
-from tests.integration.test_cluster_damage import alike
 from tests.support.small_disk import SmallDisk, small_disk
 from tests.support.waiting import until
 

@@ -18,27 +18,15 @@ from nats.errors import Error as NatsError
 from backhaul_hub.shards import api_subject
 from tests.integration.clusters import DEADLINE_S, DEVICES, STREAM, Cluster, running
 from tests.integration.doors import Door
+from tests.integration.partitions import ALONE, OTHER, connected, laid, watermark_moves
 from tests.support.rig.cluster import NAMES, ClusterRig
-from tests.support.rig.network import Network
-from tests.support.rig.patient import connect
-from tests.support.rig.relay import Relay
 from tests.support.waiting import until
-
-from .conftest import lane
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nats.aio.client import Client
 
 pytestmark = [pytest.mark.nats, pytest.mark.timeout(600)]
-ALONE, OTHER = "a", "b"
-
-
-async def connected(hub: ClusterRig, server: str) -> Client:
-    """Connect to one server; the caller closes."""
-    address = f"nats://127.0.0.1:{hub.client_ports[server]}"
-    return await connect(**hub.options() | {"servers": [address]})
 
 
 async def stored_at(hub: ClusterRig, server: str) -> int:
@@ -72,11 +60,7 @@ async def takes_more(cluster: Cluster, server: str) -> None:
 
 async def test_what_comes_on_both_sides_is_there_once_the_network_is_whole(tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
-
-        async def lay(port: int) -> Relay:
-            return await stack.enter_async_context(Relay("127.0.0.1", port))
-
-        network = Network(lay)
+        network = laid(stack)
         sides = dict(zip(DEVICES, (ALONE, OTHER), strict=True))
         cluster = await stack.enter_async_context(
             running(tmp_path, before_start=network.between, servers=sides)
@@ -109,11 +93,3 @@ async def test_what_comes_on_both_sides_is_there_once_the_network_is_whole(tmp_p
         await network.control_sees(*NAMES)
         await cluster.is_whole()
         door.each_once()
-
-
-async def watermark_moves(cluster: Cluster, device: str) -> None:
-    """Wait until the control plane holds more of a device than it does now."""
-    # Asked anew until it is asked over a server that the control plane is connected with.
-    report = await cluster.world.until(lambda report: bool(report))
-    before = lane(report, device).get("watermark", 0)
-    await cluster.world.until(lambda report: lane(report, device).get("watermark", 0) > before)

@@ -14,10 +14,8 @@ import pytest
 
 from tests.integration.clusters import DEVICES, running
 from tests.integration.doors import Door
-from tests.integration.test_cluster_partition import ALONE, OTHER, connected, watermark_moves
+from tests.integration.partitions import ALONE, OTHER, connected, laid, watermark_moves
 from tests.support.rig.cluster import NAMES
-from tests.support.rig.network import Network
-from tests.support.rig.relay import Relay
 from tests.support.rig.standby import Machines
 from tests.support.waiting import until
 
@@ -29,11 +27,7 @@ pytestmark = [pytest.mark.nats, pytest.mark.timeout(600)]
 
 async def test_the_side_with_two_servers_has_the_one_leader(tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
-
-        async def lay(port: int) -> Relay:
-            return await stack.enter_async_context(Relay("127.0.0.1", port))
-
-        network = Network(lay)
+        network = laid(stack)
         sides = dict(zip(DEVICES, (ALONE, OTHER), strict=True))
         cluster = await stack.enter_async_context(
             running(tmp_path, before_start=network.between, servers=sides)

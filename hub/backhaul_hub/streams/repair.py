@@ -76,7 +76,7 @@ class ServerRepair:
         self._tell = tell
 
     async def plan(self) -> RepairPlan:
-        """Look at all servers for some seconds; return what is known. Raises: HubError: no server answers."""
+        """Look at all servers for some seconds; return the plan. Raises: HubError: no server answers."""
         answers = await self._ask()
         every, newest_only = compared(answers)
         judge = ReplicaJudge(newest_only)
@@ -119,7 +119,7 @@ class ServerRepair:
             await asyncio.sleep(_LOOK_S)
 
     async def _require_others(self) -> RepairPlan:
-        """Return what is known once the others are whole without it.
+        """Return the plan once the others are whole without it.
 
         Raises:
             HubError: they are not for longer than elections take.

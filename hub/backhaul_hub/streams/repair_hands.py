@@ -1,4 +1,4 @@
-"""The hands of a repair: systemd on the server's own machine, or somebody who reads what to do."""
+"""The hands of a repair: systemd on the server's own machine, or a person who reads each step."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class BySystemd:
 
 
 class ByHand:
-    """Says what is to be done; `ServerRepair` sees when it has been.
+    """Says each step; `ServerRepair` sees when it is done.
 
     Args:
         name: the server's.

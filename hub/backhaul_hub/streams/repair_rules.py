@@ -19,7 +19,7 @@ QUESTION = {"accounts": True, "streams": True, "config": True}
 
 @dataclass(frozen=True, slots=True)
 class RepairPlan:
-    """What is known before one server's store goes."""
+    """The servers' state before one of them loses its store."""
 
     server: str
     streams: dict[str, int]
