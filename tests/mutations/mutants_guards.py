@@ -159,4 +159,26 @@ GUARD_MUTANTS = (
             "test_a_request_of_an_earlier_control_plane_is_made_anew_for_another_machine",
         ),
     ),
+    Mutant(
+        "repaired-beside-damage",
+        "a server loses its store while another one lacks messages",
+        "hub/backhaul_hub/streams/repair_rules.py",
+        "        if each.server != server:\n",
+        "        if not each.server:\n",
+        named(
+            "tests/hub/test_repair_rules.py",
+            "test_another_one_that_lacks_messages_is_a_reason_against_it",
+        ),
+    ),
+    Mutant(
+        "repaired-beside-late",
+        "a server loses its store while another one's replica is behind",
+        "hub/backhaul_hub/streams/repair_rules.py",
+        "_late(stream.cluster, others)",
+        "_late(stream.cluster, ())",
+        named(
+            "tests/hub/test_repair_rules.py",
+            "test_a_replica_that_is_not_current_by_its_leaders_word_is",
+        ),
+    ),
 )
