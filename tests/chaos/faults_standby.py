@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _ASK_S = 5.0
 _ALIKE_S = 120.0
+_LEADS_S = 20.0
 _LOOK_S = 0.5
 
 
@@ -59,26 +60,32 @@ async def _stop_leader(world: World, fault: Fault) -> None:
 @kind("hand-over", Habit(2, 3.0, "control", at_hub=True, needs=STANDBY))
 async def _hand_over(world: World, fault: Fault) -> None:
     """Have the control plane that leads hand over; it refuses where the other one is not ready."""
-    try:
-        async with world.hub.connection() as client:
-            await client.request(subject("hand-over"), b"{}", timeout=_ASK_S)
-    except (NatsError, OSError):
-        world.idle[fault.kind] += 1
-    await asyncio.sleep(fault.length_s)
+    if await _leader(world, fault):
+        try:
+            async with world.hub.connection() as client:
+                await client.request(subject("hand-over"), b"{}", timeout=_ASK_S)
+        except (NatsError, OSError):
+            world.idle[fault.kind] += 1
+        await asyncio.sleep(fault.length_s)
 
 
 async def _leader(world: World, fault: Fault) -> Part | None:
-    """Return the control plane that leads; None, and counted, where none says so."""
+    """Return the control plane that leads; None, and counted, where none says so for as long as takeovers take."""
     assert world.machines is not None
-    leads = ""
-    try:
-        async with world.hub.connection() as client:
-            leads = (await world.machines.status(client)).get("leads", "")
-    except (NatsError, OSError):
-        pass
-    if not leads:
-        world.idle[fault.kind] += 1
-    return world.machines.parts.get(leads)
+    clock = asyncio.get_running_loop()
+    deadline_s = clock.time() + _LEADS_S
+    while clock.time() < deadline_s:
+        try:
+            # Each time over another connection: the server of one may be parted from the others.
+            async with world.hub.connection() as client:
+                status = await world.machines.status(client)
+        except (NatsError, OSError):
+            status = {}
+        if status:
+            return world.machines.parts[status["leads"]]
+        await asyncio.sleep(_LOOK_S)
+    world.idle[fault.kind] += 1
+    return None
 
 
 async def machines_differ(machines: Machines) -> list[str]:
