@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 
-from backhaul_codec.assurance.conditions import Severity
 from backhaul_hub.cli._ask import Operator
 from backhaul_hub.cli._options import directory_option
 from backhaul_hub.config import load
 from backhaul_hub.errors import ConfigError, HubError, NobodyAnswersError
+from backhaul_hub.health.conditions import REPLICA_DAMAGED, SERVER_OFF
 from backhaul_hub.nats.connection import connect
 from backhaul_hub.servers import server_directory, urls
 from backhaul_hub.streams.repair import Hands, ServerRepair
@@ -21,6 +21,7 @@ from backhaul_hub.streams.repair_rules import RepairPlan
 from backhaul_runtime.clock import SystemClock
 
 _UNIT = "backhaul-hub-server.service"
+_MENDED = {REPLICA_DAMAGED, SERVER_OFF}
 _LOOK_S = 1.0
 
 
@@ -38,7 +39,7 @@ def repair_server(name: str, directory: Path, yes: bool, by_hand: bool, unit: st
     """Have server NAME copy every stream anew from the others, as after its disk was damaged.
 
     Its former store stays beside the new one. It refuses if another server is away, is not current, or lacks messages;
-    it looks before and after the stop. It ends when NAME holds all again and `status` says nothing of it.
+    it looks before and after the stop. It ends when NAME holds all again, and no condition says that it is damaged or off.
     """
     config = load(directory)
     servers = len(urls(config.nats.url))
@@ -89,7 +90,7 @@ def _lines(found: RepairPlan) -> list[str]:
 
 
 async def _no_more_said(operator: Operator, name: str) -> None:
-    """Return once no condition names the server; at once where no control plane answers. Raises: HubError."""
+    """Return once no condition says that the server is damaged or off; at once where no control plane answers. Raises: HubError."""
     try:
         async with operator.client() as client:
             while True:
@@ -102,7 +103,4 @@ async def _no_more_said(operator: Operator, name: str) -> None:
 
 async def _said(operator: Operator, client: Any, name: str) -> bool:
     answer = await operator.ask(client, "status", {}, reads=True)
-    return any(
-        each["about"] == name and not each["device"] and each["severity"] != Severity.INFO
-        for each in answer["conditions"]
-    )
+    return any(each["about"] == name and each["code"] in _MENDED for each in answer["conditions"])
