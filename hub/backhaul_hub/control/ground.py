@@ -133,6 +133,11 @@ class Ground(Subsystem):
         except HubError as error:
             log.warning("accounts_not_pushed", error=str(error))
 
+    @property
+    def patience_s(self) -> float:
+        """For how long a read is made again where nobody answers: while a cluster chooses leaders."""
+        return _CLUSTER_PATIENCE_S if self.servers > 1 else 0.0
+
     async def _open_registry(self) -> Client | None:
         """Open hub.db, and refuse one that was lost: nothing was told anybody yet.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -19,6 +20,7 @@ from backhaul_hub.control.subsystem import Subsystem, Tasks
 from backhaul_hub.device import Device
 from backhaul_hub.errors import HubError
 from backhaul_hub.lane_records.lane_rows import read_position
+from backhaul_hub.nats.patience import patiently
 from backhaul_hub.shadow.bucket import Revision
 from backhaul_hub.shadow.service import ShadowKeeper
 from backhaul_hub.shards import up_name
@@ -150,11 +152,15 @@ class SyncShell(Subsystem):
 
     async def _begin_state(self) -> StatePublisher:
         client, api = self._ground.client, self._ground.api
-        await recall(client, self.core.heads, self.readings)
+        # A control plane that takes over as a server dies begins while streams have no leader.
+        patience_s = self._ground.patience_s
+        await patiently(partial(recall, client, self.core.heads, self.readings), patience_s)
         for shard in range(self._config.fleet.shards):
             stream = up_name(shard)
             end = (await read_position(self._ground.registry, stream)).seq
-            await look_back(client, stream, end, self.readings, self._dictionaries.book)
+            book = self._dictionaries.book
+            look = partial(look_back, client, stream, end, self.readings, book)
+            await patiently(look, patience_s)
         return StatePublisher(self._config, self._clock, api, self.core, self.readings)
 
     def report(self, device: str) -> dict[str, Any]:
