@@ -1,4 +1,4 @@
-"""A hub of three servers loses one, then two, and has them again: nothing is lost, nothing comes twice."""
+"""A hub of three servers loses one, then two, then is parted: nothing is lost, nothing comes twice."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from tests.chaos.schedule import Fault
 if TYPE_CHECKING:
     from pathlib import Path
 
-LENGTH_S = 14.0
+LENGTH_S = 16.0
 FAULTS = (
     Fault(1.0, 1.0, "kill-server", "hub"),
     Fault(2.5, 1.5, "cut", "VID-001"),
     Fault(3.0, 1.0, "freeze-server", "hub"),
     Fault(5.0, 5.0, "lose-two", "hub"),
     Fault(11.0, 1.0, "half-open", "VID-002"),
+    Fault(12.0, 3.5, "part-servers", "hub"),
 )
 pytestmark = [
     *(
