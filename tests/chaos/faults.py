@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import pkgutil
-import signal
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib import import_module
@@ -113,12 +111,7 @@ async def _kill(name: str, world: World, fault: Fault) -> None:
 async def _freeze(name: str, world: World, fault: Fault) -> None:
     part = world.part(fault, name)
     async with world.turn_of(part):
-        pid = part.pid
-        os.kill(pid, signal.SIGSTOP)
-        try:
-            await asyncio.sleep(fault.length_s)
-        finally:
-            os.kill(pid, signal.SIGCONT)
+        await world.stand_still(part, fault.length_s)
 
 
 async def _storm(name: str, world: World, fault: Fault) -> None:

@@ -7,8 +7,6 @@ and a journal that is lost or goes back in time, after which an operator has to 
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 from typing import TYPE_CHECKING
 
 from nats.errors import Error as NatsError
@@ -49,12 +47,7 @@ async def _stop_leader(world: World, fault: Fault) -> None:
     """Have the control plane that leads stand still, for longer than the other one is patient, or not."""
     if part := await _leader(world, fault):
         async with world.turn_of(part):
-            pid = part.pid
-            os.kill(pid, signal.SIGSTOP)
-            try:
-                await asyncio.sleep(fault.length_s)
-            finally:
-                os.kill(pid, signal.SIGCONT)
+            await world.stand_still(part, fault.length_s)
 
 
 @kind("hand-over", Habit(2, 3.0, "control", at_hub=True, needs=STANDBY))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from collections import Counter, defaultdict
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -144,6 +145,15 @@ class World:
         if not self.ended_by_itself(part):
             self.killed[part.name] += 1
         await part.stop(signal.SIGKILL)
+
+    async def stand_still(self, part: Part, seconds: float) -> None:
+        """Have a part that one has for oneself stand still for so long."""
+        pid = part.pid
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            os.kill(pid, signal.SIGCONT)
 
     def ended_by_itself(self, part: Part) -> bool:
         """Whether a part has, which is noted; whoever asks stops or starts it then."""
