@@ -70,8 +70,6 @@ class AccountKeeper:
     """Builds and pushes the accounts of one hub.
 
     Args:
-        keys: the hub's.
-        registry: hub.db.
         servers: how many the hub has; each is asked what it has, and told.
         log: what else says who is revoked, and is told of it; None: nothing.
     """

@@ -19,7 +19,6 @@ class RevocationLog(SignedLog[Revocation]):
     """The file of one hub directory.
 
     Args:
-        directory: the hub's.
         signer: signs accounts, and these lines.
     """
 

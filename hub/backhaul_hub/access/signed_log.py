@@ -30,7 +30,6 @@ class SignedLog(Generic[Row]):
     """One file of one hub directory.
 
     Args:
-        directory: the hub's.
         signer: signs accounts, and these lines.
         name: of the file.
         purpose: what a signature names: no account, no login could be passed off as such a line.

@@ -79,10 +79,6 @@ class Acts:
     """All acts on one open hub.db.
 
     Args:
-        directory: the hub's.
-        keys: sign logins.
-        registry: hub.db.
-        clock: the hub's time.
         learn: see `Learn`; it is awaited after each act that servers or control plane have to know of.
         erasures: the acts on these.
     """

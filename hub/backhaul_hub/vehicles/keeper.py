@@ -29,7 +29,6 @@ class VehicleKeeper:
     """Lives as long as the control plane.
 
     Args:
-        links: of the devices that have ever connected.
         continuity: knows which lanes have forked.
         token_of: returns a device's token, None for a device that may not connect.
     """
