@@ -12,7 +12,7 @@ from backhaul_hub.backup.retention import begin_next, drop_erased, drop_oldest
 from backhaul_hub.backup.selection import Choice
 from backhaul_hub.cli._ask import hub_client
 from backhaul_hub.cli._options import awaited, directory_option, json_option
-from backhaul_hub.cli._progress import progress
+from backhaul_hub.cli._printing import progress
 from backhaul_hub.config import load
 from backhaul_runtime.clock import SystemClock
 
