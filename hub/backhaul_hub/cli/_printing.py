@@ -1,4 +1,4 @@
-"""What subcommands write: points for people, JSON for programs; on stderr how far something is, and records."""
+"""The output of subcommands: points for people, JSON for programs, and on stderr progress and records."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def endpoints(
         Endpoint("devices", q.DevicesQuestion, devices, read, people.devices, early=True),
         Endpoint("status", None, status, announced=True),
         Endpoint("hand-over", q.HandOver, hand_over),
-        Endpoint("one-machine", q.OneMachine, one_machine),
+        Endpoint("one-machine", q.OneDevice, one_machine),
         Endpoint("node", q.Node, sync.node),
         Endpoint("get", q.Get, sync.get, read, people.get),
         Endpoint("set", q.Set, sync.set, write, people.set),
@@ -119,7 +119,7 @@ def endpoints(
         Endpoint("fleet", q.FleetQuestion, None, read, page.rows.fleet),
         Endpoint("series", q.SeriesQuestion, None, read, page.rows.series),
         Endpoint("hours", q.HoursQuestion, None, read, page.hours.hours),
-        Endpoint("files", q.FilesQuestion, None, read, page.files.files),
+        Endpoint("files", q.OneDevice, None, read, page.files.files),
         Endpoint("health", q.Nothing, None, read, page.health),
         Endpoint("login", q.PageLogin, None, read, page.logins.login),
     ]
