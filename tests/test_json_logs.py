@@ -14,7 +14,7 @@ import pytest
 import structlog
 
 import backhaul_agent.logs
-from backhaul_hub.cli._logs import log_to_stderr
+from backhaul_hub.cli._printing import log_to_stderr
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

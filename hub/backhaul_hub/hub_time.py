@@ -57,7 +57,6 @@ class HubTime:
     """A clock. It learns of a step when it is asked for the time.
 
     Args:
-        clock: the machine's.
         boot: names this start of the machine; "" where nobody knows.
         max_step_s: what the wall clock may jump by unquestioned.
         confirm_s: for how long a greater step must last.

@@ -66,12 +66,6 @@ class HandOver(msgspec.Struct, forbid_unknown_fields=True):
     """Its name; empty: any that is ready."""
 
 
-class OneMachine(msgspec.Struct, forbid_unknown_fields=True):
-    """An operator's word that one machine alone uses a device's identity: the one that was heard last."""
-
-    device: str
-
-
 class ConflictsQuestion(msgspec.Struct, forbid_unknown_fields=True):
     """Conflicts of one device or of all; with `settled` those that were settled too."""
 
@@ -200,12 +194,6 @@ class Desire(msgspec.Struct, forbid_unknown_fields=True):
     based_on: Annotated[int, Meta(ge=0)] | None = None
 
 
-class FilesQuestion(msgspec.Struct, forbid_unknown_fields=True):
-    """The files that a device has sent."""
-
-    device: str
-
-
 class PageLogin(msgspec.Struct, forbid_unknown_fields=True):
     """A browser that logs in by a link: the link's token, and the public key that the browser made, in base64url."""
 
@@ -263,8 +251,8 @@ class AddDevice(msgspec.Struct, forbid_unknown_fields=True):
     told: bool = True
 
 
-class Revoke(msgspec.Struct, forbid_unknown_fields=True):
-    """A device that is to be shut out for ever."""
+class OneDevice(msgspec.Struct, forbid_unknown_fields=True):
+    """A device, by its id, for services that need nothing else."""
 
     device: str
 
@@ -274,12 +262,6 @@ class Erase(msgspec.Struct, forbid_unknown_fields=True):
 
     device: str = ""
     person: str = ""
-
-
-class TablesErased(msgspec.Struct, forbid_unknown_fields=True):
-    """An operator's word that the tables hold nothing of an erased device."""
-
-    device: str
 
 
 class Rotate(msgspec.Struct, forbid_unknown_fields=True):

@@ -55,7 +55,7 @@ def test_a_chain_is_whole_as_it_was_written_and_tells_of_each_change() -> None:
 @pytest.mark.parametrize(
     ("service", "question", "wanted"),
     [
-        ("revoke", q.Revoke("VID-001"), AuditedAct("ann", "revoke", "VID-001")),
+        ("revoke", q.OneDevice("VID-001"), AuditedAct("ann", "revoke", "VID-001")),
         (
             "set",
             q.Set("VID-001", "gps", [q.PointToWrite("rate", value="secret")]),

@@ -22,7 +22,16 @@ from backhaul_hub.people.scope import Scope
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-ASKING = ("ask", "access.ask", "self._access.ask", "self.ask", "book.ask", "act", "done")
+ASKING = (
+    "ask",
+    "access.ask",
+    "operator.ask",
+    "self._access.ask",
+    "self.ask",
+    "book.ask",
+    "act",
+    "done",
+)
 PAGING = ("pages", "answer_pages")
 """They ask for one page after another, which only reads."""
 READING = (

@@ -10,8 +10,8 @@ import pytest
 
 from backhaul_hub.access.generations import Generation, digest_of, next_generation, of_jwt
 from backhaul_hub.access.keys import HubKeys, write_keys
-from backhaul_hub.access.revocation_log import NAME, RevocationLog
 from backhaul_hub.access.revocations import FOR_A_WHILE_S, FOR_EVER_S, Revocation
+from backhaul_hub.access.signed_log import REVOCATIONS, RevocationLog
 from backhaul_hub.errors import ConfigError
 from backhaul_hub.nats.jwt import Account, account_jwt, body_of, generation_of, with_revocations
 from backhaul_hub.nats.nkey import new_key
@@ -103,7 +103,7 @@ def row(number: int) -> Revocation:
 
 
 def path_of(directory: Path) -> Path:
-    return directory / "keys" / NAME
+    return directory / "keys" / REVOCATIONS
 
 
 def again(directory: Path, log: RevocationLog) -> dict[str, Revocation]:
@@ -153,5 +153,5 @@ def test_a_line_that_was_cut_takes_no_other_with_it(tmp_path: Path, log: Revocat
 
 def test_a_file_that_cannot_be_read_is_said(tmp_path: Path, log: RevocationLog) -> None:
     path_of(tmp_path).mkdir()
-    with pytest.raises(ConfigError, match=NAME):
+    with pytest.raises(ConfigError, match=REVOCATIONS):
         log.add([row(1)])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from backhaul_hub.access.generations import generations
-from backhaul_hub.access.revocation_log import RevocationLog
 from backhaul_hub.access.revocations import Revocation, revocations
+from backhaul_hub.access.signed_log import RevocationLog
 from backhaul_hub.backup.last_backup import LastBackup, last_backup, note_backup
 from backhaul_hub.backup.lost_registry import FORMER
 from backhaul_hub.backup.traces import Traces, traces_in_files

@@ -10,8 +10,8 @@ import pytest
 from backhaul_hub.access.account_files import jwts_in_files, write_accounts
 from backhaul_hub.access.keys import read_keys
 from backhaul_hub.access.push import AccountKeeper, revoked_for_ever
-from backhaul_hub.access.revocation_log import RevocationLog
 from backhaul_hub.access.revocations import Revocation, revocations
+from backhaul_hub.access.signed_log import RevocationLog
 from backhaul_hub.config import load
 from backhaul_hub.db.store import Registry
 from backhaul_hub.enrol.add_device import DeviceSettings

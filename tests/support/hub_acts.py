@@ -12,7 +12,7 @@ from backhaul_hub.access import revocations
 from backhaul_hub.access.identity_documents import Documents
 from backhaul_hub.access.keys import read_keys
 from backhaul_hub.access.push import AccountKeeper
-from backhaul_hub.access.revocation_log import RevocationLog
+from backhaul_hub.access.signed_log import RevocationLog
 from backhaul_hub.config import load
 from backhaul_hub.db.store import Registry
 from backhaul_hub.enrol import add_device, revoke, rotate, tokens

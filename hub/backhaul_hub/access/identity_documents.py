@@ -33,9 +33,7 @@ class Documents:
     """Makes documents, and keeps the newest of each device.
 
     Args:
-        directory: the hub's.
         config: says where vehicles reach this hub.
-        keys: sign who they are.
     """
 
     def __init__(self, directory: Path, config: HubConfig, keys: HubKeys) -> None:

@@ -31,7 +31,6 @@ from backhaul_hub.access.generations import (
 )
 from backhaul_hub.access.key_rotations import rotations
 from backhaul_hub.access.keys import HubKeys
-from backhaul_hub.access.revocation_log import RevocationLog
 from backhaul_hub.access.revocations import (
     FOR_A_WHILE_S,
     FOR_EVER_S,
@@ -42,6 +41,7 @@ from backhaul_hub.access.revocations import (
     revoke,
 )
 from backhaul_hub.access.rules import account_jwts
+from backhaul_hub.access.signed_log import RevocationLog
 from backhaul_hub.access.up_guard import guessable_names
 from backhaul_hub.db.devices import read_devices
 from backhaul_hub.db.store import Registry
@@ -70,8 +70,6 @@ class AccountKeeper:
     """Builds and pushes the accounts of one hub.
 
     Args:
-        keys: the hub's.
-        registry: hub.db.
         servers: how many the hub has; each is asked what it has, and told.
         log: what else says who is revoked, and is told of it; None: nothing.
     """

@@ -17,12 +17,14 @@ from typing import Any, Generic, TypeVar
 import structlog
 
 from backhaul_hub.access.keys import key_directory
+from backhaul_hub.access.revocations import Revocation
 from backhaul_hub.errors import ConfigError
 from backhaul_hub.nats.nkey import Key
 from backhaul_hub.private_files import sync_directory, write_private
 
 log = structlog.get_logger(__name__)
 
+REVOCATIONS = "revocations.jsonl"
 Row = TypeVar("Row", bound=Any)
 
 
@@ -30,7 +32,6 @@ class SignedLog(Generic[Row]):
     """One file of one hub directory.
 
     Args:
-        directory: the hub's.
         signer: signs accounts, and these lines.
         name: of the file.
         purpose: what a signature names: no account, no login could be passed off as such a line.
@@ -145,3 +146,20 @@ class SignedLog(Generic[Row]):
     def _signature(self, row: Row) -> str:
         text = f"{self._purpose}\n" + json.dumps(asdict(row), sort_keys=True)
         return base64.urlsafe_b64encode(self._signer.sign(text.encode())).rstrip(b"=").decode()
+
+
+class RevocationLog(SignedLog[Revocation]):
+    """`keys/revocations.jsonl`: every key that was ever revoked (ADR 30).
+
+    hub.db has the same, and accounts say which keys. This file says it where both are lost, with whose the keys were.
+    """
+
+    def __init__(self, directory: Path, signer: Key) -> None:
+        super().__init__(
+            directory,
+            signer,
+            name=REVOCATIONS,
+            purpose="backhaul revocation",
+            row=Revocation,
+            key=lambda row: row.public_key,
+        )

@@ -29,9 +29,6 @@ class NoticeDelivery:
     """The channels of hub.toml, each with the notices that wait for it. Nothing of it works before `resume`.
 
     Args:
-        settings: `[alerts]` of hub.toml.
-        directory: the hub directory, for secrets.
-        env: of `[twin]`.
         clock: for pauses, and when a message was sent.
         chance: returns a number from 0 to 1.
         sender: makes what sends over a channel.

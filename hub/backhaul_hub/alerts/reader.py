@@ -24,7 +24,6 @@ class AlertReader:
     """Reads on from a position; from the stream's beginning where it has none, or the stream is another one.
 
     Args:
-        env: of hub.toml's `[twin]`.
         position: how far an earlier control plane has read; None: none has.
     """
 

@@ -42,8 +42,6 @@ class Sender:
 
     Args:
         name: of the channel.
-        directory: the hub directory, for secrets.
-        env: of `[twin]`.
     """
 
     def __init__(self, name: str, channel: Channel, directory: Path, env: str) -> None:

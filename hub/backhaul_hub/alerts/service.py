@@ -77,9 +77,6 @@ class AlertService:
     """The alerts of one hub. Nothing of it works before `start`.
 
     Args:
-        settings: `[alerts]` of hub.toml.
-        directory: the hub directory, for secrets.
-        env: of `[twin]`.
         is_place: tells whether there is such a group or device.
         places: returns a device, the groups that it is below, and the fleet; of "" the fleet alone.
         health: returns what health saw last.

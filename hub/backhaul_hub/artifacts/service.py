@@ -59,7 +59,6 @@ class BlobService:
     """Answers for as long as it runs.
 
     Args:
-        client: a connection in account HUB.
         token_of: a device's token, None for a device that is not known.
         directory: where uploads are kept until they are whole.
         may_ask: counts a device's question, and says whether it may ask still (flood/detector.py).

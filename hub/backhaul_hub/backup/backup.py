@@ -62,7 +62,6 @@ class Backup:
     """One backup into one directory.
 
     Args:
-        client: a connection in account HUB.
         source: the hub directory.
         target: where the backup goes; what an earlier run has finished there is kept.
         progress: told of an item, how much of it is done, and of how much.

@@ -6,6 +6,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
 
@@ -35,17 +36,13 @@ def copy_database(source: Path, target: Path, *, with_journal: bool = False) -> 
     try:
         partial.unlink(missing_ok=True)
         os.close(os.open(partial, os.O_CREAT | os.O_EXCL, 0o600))
-        origin, copy = sqlite3.connect(source), sqlite3.connect(partial)
-        try:
+        with closing(sqlite3.connect(source)) as origin, closing(sqlite3.connect(partial)) as copy:
             origin.backup(copy)
             # One file: nothing of it is in a log beside it.
             copy.execute("PRAGMA journal_mode = DELETE")
             for table in () if with_journal else ("journal", "journal_term"):
                 copy.execute(f"DROP TABLE IF EXISTS {table}")
             result = copy.execute("PRAGMA integrity_check").fetchone()[0]
-        finally:
-            origin.close()
-            copy.close()
         if result != "ok":
             raise BackupError(f"{source} is damaged: {result}")
         with partial.open("rb") as file:
@@ -63,14 +60,10 @@ def copy_database(source: Path, target: Path, *, with_journal: bool = False) -> 
 def count_devices(path: Path) -> int:
     """Return how many devices a copy of hub.db knows. Raises: BackupError: it cannot be read."""
     try:
-        connection = sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)
-        try:
-            found: int = connection.execute("SELECT count(*) FROM device").fetchone()[0]
-        finally:
-            connection.close()
+        with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as connection:
+            return int(connection.execute("SELECT count(*) FROM device").fetchone()[0])
     except sqlite3.Error as error:
         raise BackupError(f"{path}: {error}") from error
-    return found
 
 
 def configuration_files(directory: Path) -> Iterator[Path]:
@@ -123,8 +116,7 @@ def set_created(path: Path, created: Mapping[str, str]) -> None:
     """
     pairs = [(now, before) for before, now in created.items()]
     try:
-        connection = sqlite3.connect(path)
-        try:
+        with closing(sqlite3.connect(path)) as connection:
             # One of an older version knows of no imports.
             there = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
             for table in sorted(there & {"position", "import_stream"}):
@@ -133,8 +125,6 @@ def set_created(path: Path, created: Mapping[str, str]) -> None:
                     pairs,
                 )
             connection.commit()
-        finally:
-            connection.close()
     except sqlite3.Error as error:
         raise BackupError(f"{path}: {error}") from error
 
@@ -146,11 +136,8 @@ def fold_log(path: Path) -> None:
         BackupError: it is damaged, or somebody has it open.
     """
     try:
-        connection = sqlite3.connect(path)
-        try:
+        with closing(sqlite3.connect(path)) as connection:
             connection.execute("PRAGMA journal_mode = DELETE")
-        finally:
-            connection.close()
     except sqlite3.Error as error:
         raise BackupError(f"{path}: {error}", hint="move it away by hand") from error
 

@@ -74,9 +74,7 @@ class Restore:
     """One restore of one backup into one hub: its server runs, its control plane does not, and hub.db is the caller's alone.
 
     Args:
-        client: a connection in account HUB.
         source: the backup, `manifest` its content (`whole_backup`).
-        directory: the hub directory.
         progress: told of an item, how much of it is done, and of how much.
     """
 

@@ -7,6 +7,7 @@ import re
 import shutil
 import sqlite3
 from collections.abc import Iterable
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote
@@ -70,11 +71,9 @@ def holding(newest: Path, devices: Iterable[str]) -> dict[Path, set[str]]:
 def _column(path: Path, query: str, *values: str) -> set[str]:
     """Return the first column of a query's rows; none where it is no hub.db, or an older one without that table."""
     try:
-        connection = sqlite3.connect(f"file:{quote(str(path))}?mode=ro&immutable=1", uri=True)
-        try:
+        uri = f"file:{quote(str(path))}?mode=ro&immutable=1"
+        with closing(sqlite3.connect(uri, uri=True)) as connection:
             return {row[0] for row in connection.execute(query, values)}
-        finally:
-            connection.close()
     except sqlite3.Error:
         return set()
 

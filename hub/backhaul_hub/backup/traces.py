@@ -23,8 +23,8 @@ from backhaul_codec.protocol.identity import IdentityError, decode_identity
 from backhaul_codec.subjects import DEVICE_ID
 from backhaul_hub.access.account_names import AccountName
 from backhaul_hub.access.keys import HubKeys
-from backhaul_hub.access.revocation_log import RevocationLog
 from backhaul_hub.access.revocations import Revocation
+from backhaul_hub.access.signed_log import RevocationLog
 from backhaul_hub.errors import HubError, RightsError
 from backhaul_hub.lane_names import DOWN
 from backhaul_hub.links.down_consumers import device_of_durable

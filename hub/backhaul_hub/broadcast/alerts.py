@@ -33,7 +33,6 @@ class LiveAlerts:
     """Hears of each alert once it is stored; alerts before a listener came it does not tell.
 
     Args:
-        env: of hub.toml's `[twin]`.
         tell: takes in what is to be told.
         ancestors: returns the subject tokens of a device and all above it.
     """

@@ -67,7 +67,6 @@ class Presence:
 
     Args:
         devices: those that may connect.
-        links: of the devices that have ever connected.
         looks: tells whether these are of now: else nothing is told, and what was told ends.
     """
 

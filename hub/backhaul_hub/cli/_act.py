@@ -19,7 +19,7 @@ from nats.errors import Error as NatsError
 from backhaul_codec.strict.json import Reader
 from backhaul_hub.access.keys import HubKeys, read_keys
 from backhaul_hub.access.push import AccountKeeper
-from backhaul_hub.access.revocation_log import RevocationLog
+from backhaul_hub.access.signed_log import RevocationLog
 from backhaul_hub.audit.acts import act_of
 from backhaul_hub.audit.entry import OPERATOR
 from backhaul_hub.audit.rows import put_pending

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from backhaul_hub.access.keys import read_keys
 from backhaul_hub.cli._ask import hub_client
-from backhaul_hub.cli._progress import progress
+from backhaul_hub.cli._printing import progress
 from backhaul_hub.config import load
 from backhaul_hub.migrate.bridge import Bridge
 from backhaul_hub.migrate.migrate import Migration

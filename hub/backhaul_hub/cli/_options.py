@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
@@ -46,6 +47,16 @@ _ca_option = click.option(
     help="By which authorities the server is known, with --creds: a copy of the hub's tls/ca.pem."
     "  [default: those of this machine]",
 )
+
+
+def awaited(command: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Have a command that is a coroutine run until it returns."""
+
+    @wraps(command)
+    def run(*args: Any, **options: Any) -> None:
+        asyncio.run(command(*args, **options))
+
+    return run
 
 
 def access_option(command: Callable[..., None]) -> Callable[..., None]:

@@ -119,6 +119,14 @@ async def newest(
     return rows[::-1]
 
 
+async def listed(
+    registry: Registry, question: CommandsQuestion, devices: Collection[str] | None = None
+) -> dict[str, Any]:
+    """Return the newest commands as they are stored, of these devices or (None) of all."""
+    found = await newest(registry, question, devices)
+    return {"commands": [command.told() for command in found]}
+
+
 async def _fetch(registry: Registry, where: str, values: tuple[Any, ...]) -> list[Command]:
     rows = await registry.fetch(f"SELECT {_COLUMNS} FROM command {where}", values)  # noqa: S608
     commands = []

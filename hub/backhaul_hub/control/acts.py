@@ -79,10 +79,6 @@ class Acts:
     """All acts on one open hub.db.
 
     Args:
-        directory: the hub's.
-        keys: sign logins.
-        registry: hub.db.
-        clock: the hub's time.
         learn: see `Learn`; it is awaited after each act that servers or control plane have to know of.
         erasures: the acts on these.
     """
@@ -100,13 +96,13 @@ class Acts:
             Act(HERE, q.Nothing, self.here),
             Act("enrol", q.Enrol, self.enrol),
             Act("add-device", q.AddDevice, self.add_device),
-            Act("revoke", q.Revoke, self.revoke),
+            Act("revoke", q.OneDevice, self.revoke),
             Act("rotate", q.Rotate, self.rotate),
             Act("erase-plan", q.Erase, self._erasures.plan),
             Act("erase", q.Erase, self._erasures.erase),
             Act("erasures", q.Nothing, self._erasures.erasures),
             Act("audit-names", q.Nothing, self.audit_names),
-            Act("tables-erased", q.TablesErased, self._erasures.tables_erased),
+            Act("tables-erased", q.OneDevice, self._erasures.tables_erased),
             Act("tokens", q.Tokens, self.tokens),
             Act("user-add", q.UserAdd, self.user_add),
             Act("user-link", q.UserLink, self.user_link),
@@ -169,7 +165,7 @@ class Acts:
             "problem": await self._learn(False) if asked.told else "",
         }
 
-    async def revoke(self, asked: q.Revoke) -> dict[str, Any]:
+    async def revoke(self, asked: q.OneDevice) -> dict[str, Any]:
         """Shut a device out for ever."""
         revoked = await revoke_device(self._registry, self._documents(), self._clock, asked.device)
         log.info("revoked", **asdict(revoked))

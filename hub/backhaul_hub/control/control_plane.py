@@ -59,8 +59,6 @@ class ControlPlane:
     """One hub's control plane.
 
     Args:
-        directory: the hub directory, for hub.db.
-        config: hub.toml, checked.
         lower_limits: whether streams may be given lower limits, which drops data.
         leadership: of this machine among several; None: the hub has one control plane.
         own_process: whether nothing else runs in this process, so that its garbage collector may be set.

@@ -24,7 +24,7 @@ from backhaul_codec.strict.json import Reader
 from backhaul_hub import questions
 from backhaul_hub.artifacts.object_store import Objects
 from backhaul_hub.audit.entry import OPERATOR
-from backhaul_hub.commands.requests import listed
+from backhaul_hub.commands.rows import listed
 from backhaul_hub.control.acts import Act, Acts
 from backhaul_hub.control.alert_shell import AlertShell
 from backhaul_hub.control.auditing import Auditing
@@ -38,9 +38,8 @@ from backhaul_hub.control.sync_shell import SyncShell
 from backhaul_hub.db.write_turn import stored
 from backhaul_hub.errors import HubError, RightsError
 from backhaul_hub.health.report import Report
-from backhaul_hub.health.service import announce
 from backhaul_hub.nats.connection import heard
-from backhaul_hub.nats.replies import respond_to
+from backhaul_hub.nats.replies import announce, respond_to
 from backhaul_hub.nats.system_requests import reload_servers
 from backhaul_hub.people.ask_service import AskService
 from backhaul_hub.people.files import FileServices
@@ -99,7 +98,7 @@ def endpoints(
         Endpoint("devices", q.DevicesQuestion, devices, read, people.devices, early=True),
         Endpoint("status", None, status, announced=True),
         Endpoint("hand-over", q.HandOver, hand_over),
-        Endpoint("one-machine", q.OneMachine, one_machine),
+        Endpoint("one-machine", q.OneDevice, one_machine),
         Endpoint("node", q.Node, sync.node),
         Endpoint("get", q.Get, sync.get, read, people.get),
         Endpoint("set", q.Set, sync.set, write, people.set),
@@ -120,7 +119,7 @@ def endpoints(
         Endpoint("fleet", q.FleetQuestion, None, read, page.rows.fleet),
         Endpoint("series", q.SeriesQuestion, None, read, page.rows.series),
         Endpoint("hours", q.HoursQuestion, None, read, page.hours.hours),
-        Endpoint("files", q.FilesQuestion, None, read, page.files.files),
+        Endpoint("files", q.OneDevice, None, read, page.files.files),
         Endpoint("health", q.Nothing, None, read, page.health),
         Endpoint("login", q.PageLogin, None, read, page.logins.login),
     ]

@@ -92,7 +92,7 @@ class ErasureActs:
         waits = await asyncio.to_thread(waiting, self._directory, list(rows))
         return {"erasures": [asdict(each) | {"waits": waits[each.device]} for each in rows]}
 
-    async def tables_erased(self, asked: q.TablesErased) -> dict[str, Any]:
+    async def tables_erased(self, asked: q.OneDevice) -> dict[str, Any]:
         """Take in that the tables hold nothing of an erased device."""
         known = await erasure_of(self._registry, asked.device)
         if known is None:

@@ -12,7 +12,7 @@ from nats.aio.client import Client
 from backhaul_hub.access.keys import HubKeys, read_keys
 from backhaul_hub.access.logins import add_later_logins, creds_file
 from backhaul_hub.access.push import AccountKeeper
-from backhaul_hub.access.revocation_log import RevocationLog
+from backhaul_hub.access.signed_log import RevocationLog
 from backhaul_hub.backup.carry_revocations import at_servers
 from backhaul_hub.backup.lost_registry import require_registry
 from backhaul_hub.config import HubConfig

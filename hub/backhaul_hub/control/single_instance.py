@@ -29,7 +29,7 @@ class SingleInstance:
     """Sees to it that this control plane is the only one.
 
     Args:
-        client: a connection in account HUB.
+        client: a connection in the system account.
         since_ns: when this one was started, ns since the Unix epoch.
         id_: no other control plane's.
     """

@@ -15,8 +15,8 @@ from backhaul_hub.access.identity_documents import Documents
 from backhaul_hub.access.key_rotations import drop, rotations
 from backhaul_hub.access.keys import read_keys
 from backhaul_hub.access.push import AccountKeeper
-from backhaul_hub.access.revocation_log import RevocationLog
 from backhaul_hub.access.revocations import Revocation, revoke
+from backhaul_hub.access.signed_log import RevocationLog
 from backhaul_hub.config import HubConfig
 from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.devices import read_devices

@@ -49,7 +49,6 @@ class EnrolmentService:
     """Enrols who brings a token, for as long as its connection lives.
 
     Args:
-        registry: hub.db.
         documents: makes what a vehicle is told.
         clock: says whether a token has expired.
         learn: has servers and control plane know of a new device, before it is told that it is one.

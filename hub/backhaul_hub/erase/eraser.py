@@ -46,8 +46,6 @@ class Eraser:
     """Erases in one hub.
 
     Args:
-        client: a connection in account HUB.
-        directory: the hub's.
         env: of the twins' subjects.
         shards: how many UP has.
         after: called with the name of each step that is done; tests end the process there.

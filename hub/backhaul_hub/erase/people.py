@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from backhaul_hub.access.revocation_log import RevocationLog
 from backhaul_hub.access.revocations import Revocation
+from backhaul_hub.access.signed_log import RevocationLog
 from backhaul_hub.audit.rows import new_pseudonym
 from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.erased import ErasedPerson, erased_people, put_people

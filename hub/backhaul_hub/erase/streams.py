@@ -103,7 +103,6 @@ class Rewriting:
     """Puts streams back from snapshots of themselves, also after a kill in between.
 
     Args:
-        client: a connection in account HUB.
         directory: where a snapshot stands meanwhile; what one is left there is put back by `resume`.
     """
 

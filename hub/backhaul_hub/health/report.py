@@ -30,8 +30,6 @@ class Report:
     """The report's parts, as they are now.
 
     Args:
-        links: of the devices that have ever connected.
-        lags: of the sources, by (device, lane), where they are known.
         clocks: what devices said last of their clocks.
         sync: tells how a device's heads and stamps stand: "heads" and "future".
         rotations: the newest of each device's key.

@@ -64,7 +64,6 @@ class Import:
         mapping: which column is what, and `of`, whose rows are whose.
         of: see `mapping`.
         book: what hub.db knows of imports.
-        api: of account HUB.
         clock: for what is noted.
         told: how many rows are done with, and the time of the last one.
         again: publish also what is kept: the stream has lost it.

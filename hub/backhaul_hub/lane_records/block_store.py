@@ -31,7 +31,6 @@ class BlockStore:
     """The blocks of one stream.
 
     Args:
-        registry: hub.db, open.
         stream: the UP stream.
         opened: blocks that are being read: their rows may be of before.
     """

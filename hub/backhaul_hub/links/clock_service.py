@@ -123,7 +123,6 @@ class ClockService:
     """Answers for as long as its connection lives.
 
     Args:
-        client: a connection in account HUB.
         token_of: a device's token, None for a device that is not known.
         known: knows what the hub knows of epochs; None: nobody is told.
         may_ask: counts a device's question, and says whether it may ask still (flood/detector.py).

@@ -65,7 +65,6 @@ class Feeds:
     """Has each UP stream source its relay, and nothing else.
 
     Args:
-        api: of the hub's servers.
         source_api: `HubKeys.source_api`.
         shards: how many.
     """

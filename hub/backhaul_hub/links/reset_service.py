@@ -45,7 +45,6 @@ class ResetService:
     """Passes resets on for as long as its connection lives.
 
     Args:
-        client: a connection in account HUB.
         may_ask: counts a device's question, and says whether it may ask still (flood/detector.py).
         on_reset: hears whose durable was reset: its leaf sets up its source anew.
     """

@@ -82,7 +82,6 @@ class Migration:
     Args:
         here: a connection in account HUB of the hub as it is; `there`: of the other one.
         bridge: connects the two servers while it is entered (migrate/bridge.py).
-        directory: the hub directory.
         to: the other server, as it may be shown.
         progress: told of a stream, how many messages of it are there, and of how many.
     """

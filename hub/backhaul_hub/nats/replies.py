@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from importlib.metadata import version
 from typing import Any
 
 import msgspec
+import nats.micro
 import structlog
 from nats.aio.client import Client
 from nats.aio.msg import Msg
@@ -39,6 +41,19 @@ async def respond_to(client: Client, message: Msg, answer: Callable[[Msg], Await
         await message.respond(body)
     except NatsError as error:
         log.warning("not_answered", subject=message.subject, error=repr(error))
+
+
+async def announce(
+    client: Client, name: str, subject: str, respond: Callable[[Any], Awaitable[None]]
+) -> None:
+    """Have requests on a subject answered, as an endpoint of the service, while the connection lives."""
+    service = await nats.micro.add_service(
+        client,
+        name="backhaul-hub",
+        version=version("backhaul"),
+        description="Control plane of the hub",
+    )
+    await service.add_endpoint(name=name, subject=subject, handler=respond)
 
 
 def _unforeseen(subject: str, error: Exception) -> dict[str, Any]:

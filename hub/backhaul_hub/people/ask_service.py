@@ -34,7 +34,6 @@ class AskService:
     """Answers questions as they come, a few at once.
 
     Args:
-        client: a connection in account HUB.
         answer: called with a person, a service, and a question; its answer is encoded by msgspec.
     """
 

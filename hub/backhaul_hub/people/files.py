@@ -30,7 +30,7 @@ class FileServices:
         self._listed: list[Artifact] = []
         self._listed_s: float | None = None
 
-    async def files(self, scope: Scope, question: questions.FilesQuestion) -> dict[str, Any]:
+    async def files(self, scope: Scope, question: questions.OneDevice) -> dict[str, Any]:
         """Return the files that a device has sent, by name; sizes in bytes.
 
         Raises:

@@ -34,9 +34,6 @@ class FleetRows:
     """Answers how the devices are.
 
     Args:
-        continuity: how all lanes stand now.
-        links: of the devices that have ever connected.
-        lags: of the sources, in messages, by (device, lane), where they are known.
         known: tells all devices.
         core: has their heads, and the tree.
         readings: has their newest telemetry.

@@ -49,7 +49,6 @@ class HistoryGate:
     """Asks the server of history.
 
     Args:
-        client: a connection in account HUB.
         wait_s: for how long an answer is waited for.
         pauses_s: after which a question is asked again meanwhile.
     """

@@ -45,8 +45,6 @@ class HourServices:
     """Answers how complete hours are.
 
     Args:
-        registry: hub.db.
-        continuity: how all lanes stand now.
         words: counts the words of vehicles on their lanes.
         letters: what was judged already.
     """

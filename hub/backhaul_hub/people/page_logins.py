@@ -67,8 +67,6 @@ class PageLogins:
     """Gives browsers their JWTs.
 
     Args:
-        keys: the hub's.
-        registry: hub.db.
         session_s: after how many seconds a login ends by itself.
     """
 

@@ -29,7 +29,7 @@ from backhaul_hub.alerts.service import AlertService
 from backhaul_hub.commands import rows as command_rows
 from backhaul_hub.commands.command import command_subject
 from backhaul_hub.commands.delivery import BODY_BYTES_MAX
-from backhaul_hub.commands.requests import listed
+from backhaul_hub.commands.rows import listed
 from backhaul_hub.db.store import Registry
 from backhaul_hub.device import FLEET, Device
 from backhaul_hub.errors import HubError, RightsError, WriteRefusedError

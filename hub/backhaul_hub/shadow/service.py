@@ -48,7 +48,6 @@ class ShadowKeeper:
     """The shell around `Shadows`.
 
     Args:
-        client: a connection in account HUB.
         devices: tells which devices there are.
         on_document: hears of each revision of a document: device, part, number, body.
         on_desired: hears of each that somebody has written: device, number, who.

@@ -47,7 +47,6 @@ class CopyDesk:
     """Answers who asks for a copy, a piece at a time; it keeps the newest copy.
 
     Args:
-        directory: the hub's.
         new_name: returns a name that no copy has had.
     """
 

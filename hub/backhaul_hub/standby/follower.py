@@ -34,10 +34,7 @@ class Follower:
     """Follows from `run`'s call until this machine is to lead.
 
     Args:
-        client: a connection in account HUB.
         stream: the journal.
-        directory: the hub's.
-        config: hub.toml.
         clock: for silences.
     """
 

@@ -31,9 +31,6 @@ class Leadership:
 
     Args:
         journal: the term's.
-        config: of hub.toml.
-        directory: the hub's.
-        clock: the machine's.
         new_name: returns a name that nothing else has.
     """
 

@@ -53,9 +53,7 @@ class StandbyMachine:
     """Runs a control plane whenever this machine leads.
 
     Args:
-        directory: the hub's.
         config: hub.toml; [standby] names this machine.
-        clock: the machine's.
         plane: makes a control plane with settings, for a term.
     """
 

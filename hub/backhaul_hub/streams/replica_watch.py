@@ -33,8 +33,6 @@ class ReplicaWatch:
     """Asks all servers now and then. If the leader of a stream lacks messages, a server that has them is to lead.
 
     Args:
-        system: a connection in the system account.
-        api: JetStream of account HUB.
         servers: how many there are.
         declared: the streams, as they are declared. Those in memory are not looked at: they hold seconds.
     """

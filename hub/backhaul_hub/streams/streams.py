@@ -6,8 +6,6 @@ differences, what may not: the hub never deletes a stream to change it.
 
 from __future__ import annotations
 
-from typing import Any
-
 from backhaul_codec.protocol.push import PUSHES
 from backhaul_codec.subjects import DICTIONARY_STREAM, IMPORT, IMPORT_STREAM
 from backhaul_hub.config import HubConfig
@@ -59,13 +57,6 @@ server would set that much memory aside for every shard."""
 
 def declared_streams(config: HubConfig) -> list[Json]:
     """Declare every stream of this hub, without the sources that come and go with devices."""
-    common: dict[str, Any] = {
-        "storage": "file",
-        "retention": "limits",
-        "discard": "old",
-        "num_replicas": config.streams.replicas,
-        "allow_direct": True,
-    }
     up = {
         "max_bytes": config.up.bytes_max,
         "max_age": config.up.age_days_max * _DAY_NS,
@@ -134,19 +125,24 @@ def declared_streams(config: HubConfig) -> list[Json]:
     twin = twin_streams(config, [shard["name"] for shard in shards])
     every = (*shards, push, *relays, down, quarantine, dictionaries, audit, *twin)
     journal = [journal_stream(config)] if config.standby.machine else []
-    return [*(common | stream for stream in every), *journal]
+    return [*(_common(config) | stream for stream in every), *journal]
 
 
-def journal_stream(config: HubConfig) -> Json:
-    """Declare JOURNAL. It is bounded: a machine that is further behind takes a whole copy of hub.db instead."""
+def _common(config: HubConfig) -> Json:
     return {
-        "name": JOURNAL,
-        "subjects": [JOURNAL_SUBJECT],
         "storage": "file",
         "retention": "limits",
         "discard": "old",
         "num_replicas": config.streams.replicas,
         "allow_direct": True,
+    }
+
+
+def journal_stream(config: HubConfig) -> Json:
+    """Declare JOURNAL. It is bounded: a machine that is further behind takes a whole copy of hub.db instead."""
+    return _common(config) | {
+        "name": JOURNAL,
+        "subjects": [JOURNAL_SUBJECT],
         # An entry larger than a message is stored as several, whole or not at all.
         "allow_atomic": True,
         "max_bytes": config.standby.journal_bytes_max,
@@ -161,14 +157,10 @@ def import_stream(config: HubConfig) -> Json:
 
     It is made with the first import: no other hub sets room aside for it.
     """
-    return {
+    return _common(config) | {
         "name": IMPORT_STREAM,
         "subjects": [f"{IMPORT}.>"],
-        "storage": "file",
-        "retention": "limits",
         "discard": "new",
-        "num_replicas": config.streams.replicas,
-        "allow_direct": True,
         "max_age": config.up.age_days_max * _DAY_NS,
     }
 

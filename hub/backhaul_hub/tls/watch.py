@@ -44,7 +44,6 @@ class CertificateWatch:
 
     Args:
         directory: the hub directory, with the authorities that are trusted.
-        system: a connection in the system account.
         servers: how many there are.
     """
 

@@ -39,7 +39,6 @@ class StatePublisher:
     """Publishes newest values.
 
     Args:
-        api: of account HUB.
         core: knows the heads, and how good each vehicle's clock is.
     """
 

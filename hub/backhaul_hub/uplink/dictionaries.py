@@ -64,7 +64,6 @@ class Dictionaries:
     """Keeps the dictionaries of all vehicles; one for all readers of UP. A consumer, to learn which are used.
 
     Args:
-        api: of account HUB.
         shards: of UP.
         bytes_max: of dictionaries in memory.
     """

@@ -22,7 +22,6 @@ class MessageHashes:
     """Looks messages of one UP stream up. Where a seq stands there twice, the first message counts.
 
     Args:
-        client: a connection in account HUB.
         stream: the UP stream.
         blocks: its blocks.
     """

@@ -36,8 +36,6 @@ class WatermarkNotifier:
 
     Args:
         devices: the ids of the devices that may be written to.
-        links: of those that have ever connected.
-        lags: of the sources, by (device, lane), where they are known.
         settled: whether all that UP holds has been read, so that what is missing is missing.
         answerer: which machine of a device may say that something is lost (`Identities.answerer`).
         standing: reads the requests that stand in DOWN already.

@@ -54,7 +54,6 @@ class UplinkReader:
     """Reads one UP stream, in the turns of all (uplink/turns.py).
 
     Args:
-        client: a connection in account HUB.
         intake: takes in what it has read; one for all readers.
         doubt: as `Audit`.
     """

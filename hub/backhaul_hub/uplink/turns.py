@@ -35,7 +35,6 @@ class UplinkTurns:
     """Reads all streams of UP from where hub.db says, for ever.
 
     Args:
-        client: a connection in account HUB.
         intake: that of the readers.
         readers: of the shards.
         read_many: asks all streams at once.

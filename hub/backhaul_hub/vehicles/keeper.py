@@ -29,7 +29,6 @@ class VehicleKeeper:
     """Lives as long as the control plane.
 
     Args:
-        links: of the devices that have ever connected.
         continuity: knows which lanes have forked.
         token_of: returns a device's token, None for a device that may not connect.
     """
@@ -73,7 +72,7 @@ class VehicleKeeper:
             return 0.0
         return self._turns.hear(device, now.key, self._clock.monotonic_s())
 
-    async def one_machine(self, question: questions.OneMachine) -> dict[str, Any]:
+    async def one_machine(self, question: questions.OneDevice) -> dict[str, Any]:
         """Take in an operator's word that the machine heard last is a device's only one, and name it.
 
         While two were heard, neither may say of what its ledger does not know that it is lost: the other one

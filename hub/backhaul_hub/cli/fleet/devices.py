@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from datetime import timedelta
 from typing import Any
@@ -12,7 +11,7 @@ import click
 from backhaul_codec.state.point_text import columns, shown
 from backhaul_codec.subjects import node_of_lane
 from backhaul_hub.cli._ask import Access
-from backhaul_hub.cli._options import access_option
+from backhaul_hub.cli._options import access_option, awaited
 from backhaul_runtime.clock import Clock, SystemClock
 
 _RANGES_SHOWN = 5
@@ -25,24 +24,12 @@ _HEADINGS = (
 @click.command()
 @access_option
 @click.option("--json", "as_json", is_flag=True, help="The whole report, for programs.")
-def devices(access: Access, as_json: bool) -> None:
+@awaited
+async def devices(access: Access, as_json: bool) -> None:
     """Show each device: link, heads in sync, lag, watermark, gaps, when last seen, bytes.
 
     Then whether its agent runs, and what that says of itself: version, how full ledger and disk are, how
     good its clock is, the codes of its conditions, and the bytes of its link in this month, with the largest kind.
-    """
-    report = asyncio.run(ask(access))
-    if as_json:
-        click.echo(json.dumps(report, indent=2))
-        return
-    _print(report, SystemClock())
-
-
-async def ask(access: Access) -> dict[str, Any]:
-    """Ask the running control plane for its report.
-
-    Raises:
-        HubError: no server, or no control plane.
     """
     report: dict[str, Any] = {"devices": []}
     after: str | None = ""
@@ -51,7 +38,10 @@ async def ask(access: Access) -> dict[str, Any]:
             page = await access.ask(client, "devices", {"after": after}, reads=True)
             report["devices"] += page["devices"]
             report["streams"], after = page["streams"], page["next"]
-    return report
+    if as_json:
+        click.echo(json.dumps(report, indent=2))
+        return
+    _print(report, SystemClock())
 
 
 def _print(report: dict[str, Any], clock: Clock) -> None:

@@ -10,8 +10,8 @@ import click
 
 from backhaul_codec.protocol.identity import LinkMode
 from backhaul_hub.cli._act import act
-from backhaul_hub.cli._logs import log_to_stderr
 from backhaul_hub.cli._options import directory_option, seconds_option, vehicle_options
+from backhaul_hub.cli._printing import log_to_stderr
 from backhaul_hub.enrol.tokens import EXPIRES_S_MAX
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 from backhaul_hub.cli._act import act, done
-from backhaul_hub.cli._logs import log_to_stderr
 from backhaul_hub.cli._options import directory_option, json_option
+from backhaul_hub.cli._printing import log_to_stderr
 from backhaul_hub.errors import HubError
 
 _WAIT_S = 3600.0

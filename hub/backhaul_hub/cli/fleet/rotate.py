@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from backhaul_hub.cli._act import act
-from backhaul_hub.cli._logs import log_to_stderr
 from backhaul_hub.cli._options import directory_option
+from backhaul_hub.cli._printing import log_to_stderr
 
 
 @click.command()

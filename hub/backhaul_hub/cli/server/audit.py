@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +14,7 @@ from backhaul_hub.audit.entry import AuditEntry
 from backhaul_hub.audit.trail import TrailVerdict, follow
 from backhaul_hub.cli._act import done
 from backhaul_hub.cli._ask import hub_client
-from backhaul_hub.cli._options import directory_option, json_option, time_ns
+from backhaul_hub.cli._options import awaited, directory_option, json_option, time_ns
 from backhaul_hub.errors import HubError
 
 
@@ -44,7 +43,8 @@ class _Wanted:
 @json_option
 @directory_option
 @click.pass_context
-def audit(
+@awaited
+async def audit(
     context: click.Context,
     since_ns: int | None,
     who: str,
@@ -58,36 +58,29 @@ def audit(
     """
     if context.invoked_subcommand is not None:
         return
+    said = await done(directory, "audit-names", {}, reads=True)
+    wanted = _Wanted(since_ns or 0, who, what, said["names"])
 
-    async def print_all() -> TrailVerdict:
-        said = await done(directory, "audit-names", {}, reads=True)
-        wanted = _Wanted(since_ns or 0, who, what, said["names"])
+    def take(entry: AuditEntry) -> None:
+        if (named := wanted.named(entry)) is not None:
+            click.echo(_as_json(named) if as_json else _line(named))
 
-        def take(entry: AuditEntry) -> None:
-            if (named := wanted.named(entry)) is not None:
-                click.echo(_as_json(named) if as_json else _line(named))
-
-        async with hub_client(directory) as client:
-            return await follow(client, (said["seq"], said["digest"]), take)
-
-    _require_whole(asyncio.run(print_all()))
+    async with hub_client(directory) as client:
+        _require_whole(await follow(client, (said["seq"], said["digest"]), take))
 
 
 @audit.command()
 @json_option
 @directory_option
-def verify(directory: Path, as_json: bool) -> None:
+@awaited
+async def verify(directory: Path, as_json: bool) -> None:
     """Check that no entry was taken out, changed or put in between, and that none is missing at the end.
 
     Exit status 1 if one was.
     """
-
-    async def checked() -> TrailVerdict:
-        said = await done(directory, "audit-names", {}, reads=True)
-        async with hub_client(directory) as client:
-            return await follow(client, (said["seq"], said["digest"]))
-
-    verdict = asyncio.run(checked())
+    said = await done(directory, "audit-names", {}, reads=True)
+    async with hub_client(directory) as client:
+        verdict = await follow(client, (said["seq"], said["digest"]))
     if as_json:
         click.echo(json.dumps(verdict._asdict()))
     else:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 
 import click
 
 from backhaul_hub.backup.backup import Backup
-from backhaul_hub.backup.manifest import Manifest
 from backhaul_hub.backup.retention import begin_next, drop_erased, drop_oldest
 from backhaul_hub.backup.selection import Choice
 from backhaul_hub.cli._ask import hub_client
-from backhaul_hub.cli._options import directory_option, json_option
-from backhaul_hub.cli._progress import progress
+from backhaul_hub.cli._options import awaited, directory_option, json_option
+from backhaul_hub.cli._printing import progress
 from backhaul_hub.config import load
 from backhaul_runtime.clock import SystemClock
 
@@ -41,7 +39,8 @@ from backhaul_runtime.clock import SystemClock
 )
 @json_option
 @directory_option
-def backup(
+@awaited
+async def backup(
     target: Path,
     streams: tuple[str, ...],
     without_up: bool,
@@ -56,16 +55,11 @@ def backup(
     """
     if keep:
         target = begin_next(target, SystemClock().now_ns())
-
-    async def take() -> Manifest:
-        async with hub_client(directory) as client:
-            with progress() as told:
-                choice = Choice(streams, without_up)
-                config = load(directory)
-                work = Backup(client, config, SystemClock(), directory, target, choice, told)
-                return await work.run()
-
-    manifest = asyncio.run(take())
+    async with hub_client(directory) as client:
+        with progress() as told:
+            choice, config = Choice(streams, without_up), load(directory)
+            work = Backup(client, config, SystemClock(), directory, target, choice, told)
+            manifest = await work.run()
     dropped = [*drop_erased(target), *drop_oldest(target.parent, keep)] if keep else []
     if as_json:
         rows = {each.name: each.state for each in manifest.streams}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import click
 
 from backhaul_codec.assurance.completeness import HOUR_NS, hours_between
 from backhaul_hub.cli._act import done
-from backhaul_hub.cli._options import directory_option, time_ns
+from backhaul_hub.cli._options import awaited, directory_option, time_ns
 from backhaul_runtime.clock import SystemClock
 
 _HOURS_MAX = 24 * 366
@@ -32,7 +31,8 @@ _WEEK_NS = 7 * 24 * HOUR_NS
     "--to", "to_ns", callback=time_ns, metavar="TIME", help="UTC, exclusive; default: now."
 )
 @click.option("--json", "as_json", is_flag=True, help="All ranges, for programs.")
-def completeness(
+@awaited
+async def completeness(
     directory: Path, device: str, from_ns: int | None, to_ns: int | None, as_json: bool
 ) -> None:
     """Say for each hour whether all that DEVICE acknowledged in it is held.
@@ -47,7 +47,13 @@ def completeness(
     hours = hours_between(from_ns, to_ns)
     if not 0 < len(hours) <= _HOURS_MAX:
         raise click.UsageError(f"from --from to --to are {len(hours)} hours, not 1 to {_HOURS_MAX}")
-    found, lines = asyncio.run(_reports(directory, device, from_ns, to_ns))
+    found, lines = list[dict[str, Any]](), list[str]()
+    # A week with each question: an answer is one message.
+    for begin_ns in range(from_ns, to_ns, _WEEK_NS):
+        question = {"device": device, "from_ns": begin_ns, "to_ns": min(begin_ns + _WEEK_NS, to_ns)}
+        answer = await done(directory, "completeness", question, reads=True)
+        found += answer["hours"]
+        lines += answer["lines"]
     if as_json:
         print(json.dumps({"device": device, "hours": found}, indent=2))
         return
@@ -55,16 +61,3 @@ def completeness(
         click.echo(f"{device} had not spoken yet in any of these hours", err=True)
     for each in lines:
         print(each)
-
-
-async def _reports(
-    directory: Path, device: str, from_ns: int, to_ns: int
-) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the reports, and the same as lines; a week with each question: an answer is one message."""
-    found, lines = list[dict[str, Any]](), list[str]()
-    for begin_ns in range(from_ns, to_ns, _WEEK_NS):
-        question = {"device": device, "from_ns": begin_ns, "to_ns": min(begin_ns + _WEEK_NS, to_ns)}
-        answer = await done(directory, "completeness", question, reads=True)
-        found += answer["hours"]
-        lines += answer["lines"]
-    return found, lines

@@ -18,7 +18,7 @@ from backhaul_hub.alerts.plan import Notice
 from backhaul_hub.alerts.senders import Sender
 from backhaul_hub.cli._act import answer_pages
 from backhaul_hub.cli._ask import Operator, ask
-from backhaul_hub.cli._options import directory_option, json_option
+from backhaul_hub.cli._options import awaited, directory_option, json_option
 from backhaul_hub.cli._printing import print_json
 from backhaul_hub.config import load
 from backhaul_hub.errors import ConfigError, HubError
@@ -43,7 +43,8 @@ def notify() -> None:
 )
 @directory_option
 @json_option
-def dry_run(
+@awaited
+async def dry_run(
     device: str | None,
     severity: Severity | None,
     name: str | None,
@@ -56,7 +57,10 @@ def dry_run(
     Nothing is sent and nothing is written; the control plane need not run.
     """
     question = {"device": device, "severity": severity, "name": name, "source": source}
-    found, unknown = asyncio.run(_coming(directory, question))
+    found, unknown = list[dict[str, Any]](), list[str]()
+    async for page in answer_pages(directory, "dry-run", question, key="skip"):
+        found += page["alerts"]
+        unknown = page["unknown"]
     for group in unknown:
         click.echo(
             f"no group or device {shown(group)}, which a route names: nothing is below it", err=True
@@ -97,17 +101,6 @@ def test(channel: str, directory: Path) -> None:
         click.echo(
             f"{waiting} notices wait for it, and go now" if waiting else "nothing waits for it"
         )
-
-
-async def _coming(
-    directory: Path, question: dict[str, Any]
-) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the notices to come, and the groups of routes that are not in the tree."""
-    found, unknown = list[dict[str, Any]](), list[str]()
-    async for page in answer_pages(directory, "dry-run", question, key="skip"):
-        found += page["alerts"]
-        unknown = page["unknown"]
-    return found, unknown
 
 
 def _lines(found: dict[str, Any]) -> list[str]:

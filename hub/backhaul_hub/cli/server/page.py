@@ -8,14 +8,15 @@ from pathlib import Path
 
 import click
 
-from backhaul_hub.cli._logs import log_to_stderr
-from backhaul_hub.cli._options import directory_option
+from backhaul_hub.cli._options import awaited, directory_option
+from backhaul_hub.cli._printing import log_to_stderr
 from backhaul_hub.config import load
 
 
 @click.command()
 @directory_option
-def page(directory: Path) -> None:
+@awaited
+async def page(directory: Path) -> None:
     """Serve the fleet's page to browsers, where [page] listen in hub.toml says.
 
     It serves files and passes on logins; it has no other rights. `backhaul-hub up` runs it by itself,
@@ -27,14 +28,10 @@ def page(directory: Path) -> None:
         click.echo("hub.toml names no place for the page: [page] listen", err=True)
         return
     log_to_stderr()
-    asyncio.run(_run(directory))
-
-
-async def _run(directory: Path) -> None:
     # Not above: `-h` of a command must work without it.
     from backhaul_hub.page.server import serve
 
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    await serve(directory, load(directory), stop)
+    await serve(directory, config, stop)

@@ -12,7 +12,7 @@ import click
 from backhaul_hub.access.account_files import jwts_in_files, write_accounts
 from backhaul_hub.access.keys import read_keys
 from backhaul_hub.access.push import AccountKeeper
-from backhaul_hub.access.revocation_log import RevocationLog
+from backhaul_hub.access.signed_log import RevocationLog
 from backhaul_hub.backup.carry_revocations import AtServers, CarriedOver, at_servers
 from backhaul_hub.backup.files import copy_database, put_missing_files
 from backhaul_hub.backup.manifest import REGISTRY, Manifest
@@ -21,7 +21,7 @@ from backhaul_hub.cli._act import told
 from backhaul_hub.cli._ask import hub_client
 from backhaul_hub.cli._from_streams import print_rebuilt, rebuild_registry, rebuilt_as_json
 from backhaul_hub.cli._options import directory_option
-from backhaul_hub.cli._progress import progress
+from backhaul_hub.cli._printing import progress
 from backhaul_hub.config import HubConfig, load
 from backhaul_hub.db.lock import ENDS_S_MAX, alone_with
 from backhaul_hub.db.store import Registry

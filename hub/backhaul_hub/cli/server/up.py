@@ -15,8 +15,8 @@ import click
 import structlog
 
 from backhaul_hub.cli._ask import hub_client
-from backhaul_hub.cli._logs import log_to_stderr
 from backhaul_hub.cli._options import directory_option
+from backhaul_hub.cli._printing import log_to_stderr
 from backhaul_hub.config import HubConfig, load
 from backhaul_hub.control.control_plane import ControlPlane
 from backhaul_hub.control.single_instance import SingleInstance

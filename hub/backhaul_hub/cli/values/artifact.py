@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from backhaul_codec.protocol import blobs
 from backhaul_hub.artifacts.object_store import Artifact, Objects
 from backhaul_hub.artifacts.uploads import PREFIX, object_name
 from backhaul_hub.cli._ask import hub_client
-from backhaul_hub.cli._options import directory_option, json_option
+from backhaul_hub.cli._options import awaited, directory_option, json_option
 from backhaul_hub.cli._printing import print_json
 from backhaul_hub.errors import ArtifactError
 
@@ -40,7 +39,8 @@ def artifact() -> None:
 @click.option("--description", default="", help="For people.")
 @json_option
 @directory_option
-def put(file: Path, name: str, description: str, as_json: bool, directory: Path) -> None:
+@awaited
+async def put(file: Path, name: str, description: str, as_json: bool, directory: Path) -> None:
     """Store FILE. It takes the place of an artifact of the same name once all of it is there."""
     name = name or file.name
     if not blobs.is_name(name):
@@ -49,16 +49,14 @@ def put(file: Path, name: str, description: str, as_json: bool, directory: Path)
             hint="letters, digits and . _ + - are, 128 at most: say --name",
         )
 
-    async def store() -> Artifact:
-        try:
-            with file.open("rb", buffering=0) as source, _progress(name, _size(file)) as moved:
-                async with hub_client(directory) as client:
-                    reader = _Counted(source, moved)
-                    return await Objects(client).put(name, reader, description=description)
-        except OSError as error:
-            raise ArtifactError(f"{file}: {error.strerror}") from error
-
-    _show([asyncio.run(store())], as_json=as_json)
+    try:
+        with file.open("rb", buffering=0) as source, _progress(name, _size(file)) as moved:
+            async with hub_client(directory) as client:
+                reader = _Counted(source, moved)
+                stored = await Objects(client).put(name, reader, description=description)
+    except OSError as error:
+        raise ArtifactError(f"{file}: {error.strerror}") from error
+    _show([stored], as_json=as_json)
 
 
 @artifact.command()
@@ -66,20 +64,18 @@ def put(file: Path, name: str, description: str, as_json: bool, directory: Path)
 @click.option("--uploads", is_flag=True, help="What all devices have uploaded.")
 @json_option
 @directory_option
-def ls(device: str, uploads: bool, as_json: bool, directory: Path) -> None:
+@awaited
+async def ls(device: str, uploads: bool, as_json: bool, directory: Path) -> None:
     """List artifacts as NAME@SHA256, or devices' uploads."""
     prefix = object_name(device, "") if device else PREFIX if uploads else ""
-
-    async def look() -> list[Artifact]:
-        async with hub_client(directory) as client:
-            found = await Objects(client).list()
-        return [
-            each
-            for each in found
-            if each.name.startswith(prefix) and (prefix or not each.name.startswith(PREFIX))
-        ]
-
-    _show(asyncio.run(look()), as_json=as_json)
+    async with hub_client(directory) as client:
+        found = await Objects(client).list()
+    shown = [
+        each
+        for each in found
+        if each.name.startswith(prefix) and (prefix or not each.name.startswith(PREFIX))
+    ]
+    _show(shown, as_json=as_json)
 
 
 @artifact.command()
@@ -87,33 +83,29 @@ def ls(device: str, uploads: bool, as_json: bool, directory: Path) -> None:
 @click.argument("dest", required=False, type=click.Path(path_type=Path))
 @_device_option
 @directory_option
-def get(name: str, dest: Path | None, device: str, directory: Path) -> None:
+@awaited
+async def get(name: str, dest: Path | None, device: str, directory: Path) -> None:
     """Fetch NAME into DEST (a file or directory; else here). DEST appears when all is checked."""
-    target = dest if dest is not None and not dest.is_dir() else (dest or Path()) / _plain(name)
+    target = _target(dest, name)
     full = object_name(device, name) if device else name
-
-    async def fetch() -> Artifact:
-        async with hub_client(directory) as client:
-            objects = Objects(client)
-            found = await objects.info(full)
-            if found is None:
-                raise _missing(full)
-            partial = target.with_name(f".{target.name}.part")
-            try:
-                with partial.open("wb") as file, _progress(name, found.size) as moved:
-                    async for data in objects.content(found):
-                        file.write(data)
-                        moved(len(data))
-                    file.flush()
-                    os.fsync(file.fileno())
-                partial.replace(target)
-            except OSError as error:
-                raise ArtifactError(f"{target}: {error.strerror}") from error
-            finally:
-                partial.unlink(missing_ok=True)
-            return found
-
-    found = asyncio.run(fetch())
+    async with hub_client(directory) as client:
+        objects = Objects(client)
+        found = await objects.info(full)
+        if found is None:
+            raise _missing(full)
+        partial = target.with_name(f".{target.name}.part")
+        try:
+            with partial.open("wb") as file, _progress(name, found.size) as moved:
+                async for data in objects.content(found):
+                    file.write(data)
+                    moved(len(data))
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(target)
+        except OSError as error:
+            raise ArtifactError(f"{target}: {error.strerror}") from error
+        finally:
+            partial.unlink(missing_ok=True)
     click.echo(f"{target}: {found.size:,} bytes, SHA-256 {found.digest.hex()}")
 
 
@@ -121,16 +113,13 @@ def get(name: str, dest: Path | None, device: str, directory: Path) -> None:
 @click.argument("name")
 @_device_option
 @directory_option
-def rm(name: str, device: str, directory: Path) -> None:
+@awaited
+async def rm(name: str, device: str, directory: Path) -> None:
     """Remove NAME. Vehicles that hold it already keep it."""
     full = object_name(device, name) if device else name
-
-    async def remove() -> None:
-        async with hub_client(directory) as client:
-            if not await Objects(client).remove(full):
-                raise _missing(full)
-
-    asyncio.run(remove())
+    async with hub_client(directory) as client:
+        if not await Objects(client).remove(full):
+            raise _missing(full)
     click.echo(f"removed {full}")
 
 
@@ -180,6 +169,10 @@ def _show(artifacts: list[Artifact], *, as_json: bool) -> None:
 
 def _size(file: Path) -> int:
     return file.stat().st_size
+
+
+def _target(dest: Path | None, name: str) -> Path:
+    return dest if dest is not None and not dest.is_dir() else (dest or Path()) / _plain(name)
 
 
 def _plain(name: str) -> str:

@@ -17,7 +17,7 @@ from backhaul_codec.state.point_text import shown
 from backhaul_codec.strict.json import JsonError, read_json
 from backhaul_hub.broadcast import events as live
 from backhaul_hub.cli._ask import Access, Operator, Visitor
-from backhaul_hub.cli._options import access_option, json_option, who_option
+from backhaul_hub.cli._options import access_option, awaited, json_option, who_option
 from backhaul_hub.cli._printing import print_json
 from backhaul_hub.commands.command import command_subject, result_subject
 from backhaul_hub.commands.delivery import read_body
@@ -48,7 +48,8 @@ _ACKNOWLEDGED_S, _TRIES = 2.0, 5
 @who_option
 @click.option("--wait", is_flag=True, help="Wait for the end; exit status 1 unless it is done.")
 @json_option
-def command(
+@awaited
+async def command(
     device: str,
     name: str,
     access: Operator | Visitor,
@@ -71,7 +72,7 @@ def command(
         read_body(json.dumps(body).encode())
     except (ValueError, msgspec.ValidationError) as error:
         raise click.UsageError(str(error)) from error
-    found = asyncio.run(_command(access, device, name, body, wait=wait))
+    found = await _command(access, device, name, body, wait=wait)
     if as_json:
         print_json(found)
     else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Any
 
@@ -12,7 +11,7 @@ from backhaul_codec.assurance.completeness import HOUR_NS
 from backhaul_codec.state.point_text import shown, utc
 from backhaul_hub.cli._act import answer_pages
 from backhaul_hub.cli._ask import Operator, Visitor
-from backhaul_hub.cli._options import access_option, json_option, time_ns
+from backhaul_hub.cli._options import access_option, awaited, json_option, time_ns
 from backhaul_hub.cli._printing import print_json
 from backhaul_hub.config import load
 from backhaul_hub.questions import Events
@@ -42,7 +41,8 @@ _QUIET = "had not spoken yet in any of these hours"
     help="The newest so many.",
 )
 @json_option
-def events(
+@awaited
+async def events(
     access: Operator | Visitor,
     device: str | None,
     kind: str | None,
@@ -57,7 +57,7 @@ def events(
     now_ns = SystemClock().now_ns()
     since_ns = now_ns - 24 * HOUR_NS if since_ns is None else since_ns
     question = {"device": device, "kind": kind, "since_ns": since_ns, "limit": limit}
-    said = asyncio.run(_ask(access, question, now_ns))
+    said = await _ask(access, question, now_ns)
     if as_json:
         print_json(said)
         return

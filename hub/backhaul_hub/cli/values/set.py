@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import click
@@ -11,7 +10,7 @@ from backhaul_codec import CodecError
 from backhaul_codec.programs.command_line import deletions_option
 from backhaul_codec.state.json_values import parse_assignment, parse_path, value_to_json
 from backhaul_hub.cli._ask import Access
-from backhaul_hub.cli._options import access_option, json_option, who_option
+from backhaul_hub.cli._options import access_option, awaited, json_option, who_option
 from backhaul_hub.cli._printing import print_points
 from backhaul_hub.errors import WriteRefusedError
 
@@ -23,7 +22,8 @@ from backhaul_hub.errors import WriteRefusedError
 @deletions_option
 @who_option
 @json_option
-def set_(
+@awaited
+async def set_(
     device: str,
     assignments: tuple[str, ...],
     access: Access,
@@ -42,8 +42,12 @@ def set_(
     writes = by_node(assignments, deletions)
     if not writes:
         raise click.UsageError("nothing to write: NODE.TYPE=VALUE, or --delete NODE.TYPE")
-    points = asyncio.run(_set(access, device, writes, who))
-    print_points({"device": device, "points": points}, as_json=as_json)
+    written: list[dict[str, Any]] = []
+    async with access.client() as client:
+        for node, points in writes.items():
+            question = {"device": device, "node": node, "points": points, "who": who}
+            written += (await access.ask(client, "set", question))["points"]
+    print_points({"device": device, "points": written}, as_json=as_json)
 
 
 def by_node(
@@ -67,15 +71,3 @@ def by_node(
     except CodecError as error:
         raise WriteRefusedError(error.reason) from error
     return writes
-
-
-async def _set(
-    access: Access, device: str, writes: dict[str, list[dict[str, Any]]], who: str
-) -> list[dict[str, Any]]:
-    written: list[dict[str, Any]] = []
-    async with access.client() as client:
-        for node, points in writes.items():
-            question = {"device": device, "node": node, "points": points, "who": who}
-            answer = await access.ask(client, "set", question)
-            written += answer["points"]
-    return written

@@ -19,7 +19,7 @@ from backhaul_codec.state.point_text import value as value_text
 from backhaul_hub.cli._ask import Operator, Visitor
 from backhaul_hub.cli._asked_shadows import AskedShadows
 from backhaul_hub.cli._group import DefaultGroup
-from backhaul_hub.cli._options import access_option, json_option, who_option
+from backhaul_hub.cli._options import access_option, awaited, json_option, who_option
 from backhaul_hub.cli._printing import print_json
 from backhaul_hub.config import load
 from backhaul_hub.errors import HubError, WriteRefusedError
@@ -48,11 +48,13 @@ def shadow() -> None:
 @access_option
 @click.option("--history", is_flag=True, help="Show the revisions that the bucket still has.")
 @json_option
-def show(target: str, access: Operator | Visitor, history: bool, as_json: bool) -> None:
+@awaited
+async def show(target: str, access: Operator | Visitor, history: bool, as_json: bool) -> None:
     """Show the fields of device VID: desired, merged (config), reported; or one document as it is."""
     device, part = parse_key(target, _env(access))
     parts = [part] if part else list(PARTS)
-    revisions = asyncio.run(_read(access, device, parts))
+    async with _bucket(access) as bucket:
+        revisions = {name: await bucket.history(device, name) for name in parts}
     if as_json:
         print_json(_as_json(device, revisions, history=history))
     elif history:
@@ -83,7 +85,8 @@ def show(target: str, access: Operator | Visitor, history: bool, as_json: bool) 
 @click.option("--only", is_flag=True, help="Desire nothing else than what is said here.")
 @who_option
 @json_option
-def set_(
+@awaited
+async def set_(
     target: str,
     assignments: tuple[str, ...],
     access: Operator | Visitor,
@@ -107,7 +110,8 @@ def set_(
         raise click.UsageError("nothing to change: NODE.TYPE=VALUE, --delete or --forget")
     if twice := changed.keys() & dropped:
         raise click.UsageError(f"{field_name(min(twice))} is both desired and forgotten")
-    revision, taken = asyncio.run(_set(access, device, changed, dropped, only=only, who=who))
+    async with _bucket(access) as bucket:
+        revision, taken = await bucket.change(device, changed, dropped, only=only, who=who)
     if as_json:
         click.echo(json.dumps({"device": device, "revision": revision, "taken": taken}))
     elif taken:
@@ -145,26 +149,6 @@ async def _bucket(access: Operator | Visitor) -> AsyncIterator[ShadowBucket | As
                 f"the bucket of shadows cannot be used: {error!r}",
                 hint=f"start the control plane with: backhaul-hub up --dir {access.directory}",
             ) from error
-
-
-async def _read(
-    access: Operator | Visitor, device: str, parts: list[str]
-) -> dict[str, list[Revision]]:
-    async with _bucket(access) as bucket:
-        return {part: await bucket.history(device, part) for part in parts}
-
-
-async def _set(
-    access: Operator | Visitor,
-    device: str,
-    changed: dict[HeadKey, Value | None],
-    dropped: set[HeadKey],
-    *,
-    only: bool,
-    who: str,
-) -> tuple[int, bool]:
-    async with _bucket(access) as bucket:
-        return await bucket.change(device, changed, dropped, only=only, who=who)
 
 
 async def _watch(access: Operator | Visitor, device: str, part: str, *, as_json: bool) -> None:
