@@ -35,7 +35,10 @@ CLOCKS = range(3)  # how good a frame's clock can be; the greatest is the least
 
 
 class LedgerReader:
-    """The committed state of a ledger: its lanes at hand, its rows by query."""
+    """The committed state of a ledger: its lanes at hand, its rows by query.
+
+    Each query raises LedgerStorageError where SQLite could not read.
+    """
 
     def __init__(self, path: Path, reader: aiosqlite.Connection, epoch: int) -> None:
         self.path = path
@@ -89,9 +92,6 @@ class LedgerReader:
         """Return up to ``rows_max`` committed messages of a lane from ``from_seq`` on, in order.
 
         ``epoch`` 0 is the current one.
-
-        Raises:
-            LedgerStorageError: SQLite could not read.
         """
         found = self.lane(lane, epoch)
         where = "seq >= ? ORDER BY seq LIMIT ?"
@@ -110,11 +110,7 @@ class LedgerReader:
         ]
 
     async def hash_at(self, lane: CommittedLane, seq: int) -> bytes | None:
-        """Return the hash of a lane's message in its chain, None where nothing tells it any more.
-
-        Raises:
-            LedgerStorageError: SQLite could not read.
-        """
+        """Return the hash of a lane's message in its chain, None where nothing tells it any more."""
         if seq == lane.chain.seq:
             return lane.chain.hash
         # What the message behind it names comes first: the message itself may be damaged by now.
@@ -155,11 +151,7 @@ class LedgerReader:
         return links[-1][1] != NO_LINK
 
     async def owned(self, lane: CommittedLane, after_seq: int, rows_max: int) -> list[OwnRow]:
-        """Return messages of a lane behind a seq, with all that the ledger has of them, in order.
-
-        Raises:
-            LedgerStorageError: SQLite could not read.
-        """
+        """Return messages of a lane behind a seq, with all that the ledger has of them, in order."""
         query = (
             "SELECT id, seq, CAST(subject AS BLOB), CAST(body AS BLOB), value_class, t_lo, t_hi "
             "FROM messages WHERE lane = ? AND seq > ? AND boot = 0 ORDER BY seq LIMIT ?"
@@ -174,11 +166,7 @@ class LedgerReader:
     async def subjects(
         self, lane: CommittedLane, after_seq: int, class_min: int, class_max: int, rows_max: int
     ) -> list[tuple[int, str]]:
-        """Return seq and subject of messages of these value classes after a seq, in order.
-
-        Raises:
-            LedgerStorageError: SQLite could not read.
-        """
+        """Return seq and subject of messages of these value classes after a seq, in order."""
         query = (
             "SELECT seq, CAST(subject AS BLOB) FROM messages WHERE lane = ? AND seq > ?"
             " AND value_class BETWEEN ? AND ? ORDER BY seq LIMIT ?"
@@ -196,11 +184,7 @@ class LedgerReader:
         return found
 
     async def runs(self, lane: str, epoch: int, lo: int, hi: int) -> list[tuple[int, int]]:
-        """Return the runs of seqs in ``lo..hi`` that are there and may leave, in order.
-
-        Raises:
-            LedgerStorageError: SQLite could not read.
-        """
+        """Return the runs of seqs in ``lo..hi`` that are there and may leave, in order."""
         found = self.lane(lane, epoch)
         runs: list[tuple[int, int]] = []
         if found is None:
@@ -278,11 +262,7 @@ class LedgerReader:
         ]
 
     async def query(self, query: str, *parameters: object) -> list[tuple[Any, ...]]:
-        """Ask the reading connection, which sees committed rows and never waits for the writer.
-
-        Raises:
-            LedgerStorageError: SQLite could not read.
-        """
+        """Ask the reading connection, which sees committed rows and never waits for the writer."""
         return await self._query(query, *parameters)
 
     async def _query(self, query: str, *parameters: object) -> list[tuple[Any, ...]]:
