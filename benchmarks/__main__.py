@@ -90,7 +90,6 @@ BENCHMARKS = (
     Benchmark("link/slow_link", "a backlog over 20 kbit/s and 600 ms, and what is new meanwhile"),
     Benchmark("link/artifacts", "files over cuts and over 20 kbit/s, memory, and events meanwhile"),
     Benchmark("link/idle_day", "bytes of a day with nothing to send, metered and always there"),
-    Benchmark("link/idle_crosstalk", "idle bytes of one link beside 500 absent devices"),
     Benchmark("link/commands", "1,000 operators' commands under kill -9 of everything"),
     Benchmark(
         "spark/sink", "alerts and commands of the twin job, and what kill -9 doubles of them"

@@ -8,8 +8,9 @@ repository; where they are absent there is nothing to measure, and the result sa
 
 from __future__ import annotations
 
+import gc
 import json
-import time
+import timeit
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -95,12 +96,7 @@ def _drain(results: Iterable[object]) -> None:
 
 def _best_s(repeats: int, work: Callable[[], object]) -> float:
     """Return the shortest of several runs: the others measured the machine's other work."""
-    seconds = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        work()
-        seconds.append(time.perf_counter() - start)
-    return min(seconds)
+    return min(timeit.repeat(work, gc.enable, repeat=repeats, number=1))
 
 
 def _print_table(results: dict[str, Any]) -> None:

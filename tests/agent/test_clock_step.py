@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from backhaul_agent.config import ClockConfig
-from backhaul_agent.hub_time.estimator import ClockSample
+from backhaul_agent.hub_time.estimator import ClockSample, StepGuard
 from backhaul_agent.hub_time.hub_clock import HubClock, Quality
-from backhaul_agent.hub_time.step import StepGuard
 from tests.agent.clock_vehicle import DAY, MS, Vehicle
 
 S = 10**9

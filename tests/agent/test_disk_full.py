@@ -141,7 +141,7 @@ async def test_a_full_disk_costs_the_oldest_telemetry_and_heals(
         told = await receipts(it.ledger)
         assert {row["lane"] for row in told} == {"bulk"}
         assert {row["reason"] for row in told} == {"evicted: ledger full"}
-        rows = await it.ledger._query("SELECT count(*) FROM messages WHERE subject = 'e.crash'")
+        rows = await it.ledger.query("SELECT count(*) FROM messages WHERE subject = 'e.crash'")
         assert rows == [(40,)]
         disk.drain()
         await until(lambda: reserve.held and not it.ledger.budget.disk)
@@ -170,7 +170,7 @@ async def test_what_cannot_be_kept_is_refused_with_the_disks_name(
         assert f"the disk of {disk.path} is full" in said
         assert 'when_full is "refuse"' in await it.publish(EVENT)
         assert await receipts(it.ledger) == []
-        rows = await it.ledger._query("SELECT count(*) FROM messages WHERE subject = 'e.crash'")
+        rows = await it.ledger.query("SELECT count(*) FROM messages WHERE subject = 'e.crash'")
         assert rows == [(200,)]
         disk.drain()
         await until(lambda: not it.ledger.budget.disk)

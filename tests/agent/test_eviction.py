@@ -51,7 +51,7 @@ async def put(
 
 
 async def left(ledger: Ledger) -> dict[int, int]:
-    rows = await ledger._query("SELECT value_class, count(*) FROM messages GROUP BY 1")
+    rows = await ledger.query("SELECT value_class, count(*) FROM messages GROUP BY 1")
     return {int(value_class): int(count) for value_class, count in rows}
 
 

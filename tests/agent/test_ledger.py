@@ -264,7 +264,7 @@ async def test_quarantine_keeps_the_row_and_the_reason(ledger: Ledger) -> None:
     assert [row.seq for row in await ledger.read("bulk", 1, 10)] == [2]
     assert await ledger.staged() == []
     assert await ledger.explained(ledger.lanes["bulk"], 1, 10) == {1, 9}
-    found = await ledger._query(
+    found = await ledger.query(
         "SELECT lane, seq, body IS NULL, reason FROM quarantined ORDER BY id"
     )
     assert found == [
@@ -278,9 +278,9 @@ async def test_the_classes_are_summed_up_whoever_writes(ledger: Ledger) -> None:
     await ledger.commit(LedgerChanges([outgoing(), outgoing(), outgoing("live"), dear]))
     await ledger.commit(LedgerChanges(quarantine=[Quarantine("bulk", 1, "bad")]))
     await ledger._db.execute("UPDATE messages SET body = x'00' WHERE value_class = 2")
-    found = await ledger._query("SELECT messages, bytes FROM classes ORDER BY value_class")
+    found = await ledger.query("SELECT messages, bytes FROM classes ORDER BY value_class")
     assert found == [(1, one + 3), (1, one + 7), (1, 1 + 7), (0, 0), (0, 0)]
-    times = await ledger._query("SELECT t_lo, t_hi FROM messages WHERE t_lo IS NOT NULL")
+    times = await ledger.query("SELECT t_lo, t_hi FROM messages WHERE t_lo IS NOT NULL")
     assert times == [(5, 5)]
 
 

@@ -13,10 +13,17 @@ from backhaul_agent.leaf.link_state import LinkTraffic
 from backhaul_agent.ledger.rows import LedgerChanges, Outgoing
 from backhaul_agent.link_config import LinkConfig, RoamingConfig
 from backhaul_agent.metered.account import META, Files, LinkAccount
-from backhaul_agent.metered.budget import HOME, KEEP_ONE_OF_MAX, ROAMING, LinkAllowance, LinkBudget
+from backhaul_agent.metered.budget import (
+    HOME,
+    KEEP_ONE_OF_MAX,
+    ROAMING,
+    LinkAllowance,
+    LinkBudget,
+    Meter,
+    kind_of,
+)
 from backhaul_agent.metered.roaming import Network
 from backhaul_agent.metered.thinning import Sieve
-from backhaul_agent.metered.traffic_kinds import Meter, kind_of
 from backhaul_codec import Opaque, Point, decode
 from tests.agent.link_budgets import FLUSH_S, NOON_NS, account, spend
 from tests.support.agent_clock import FakeClock

@@ -10,8 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backhaul_agent.artifacts.rate_limit import FLOOR_BYTES, QUEUE_S, TransferWindow
-from backhaul_agent.artifacts.transfer_state import ANSWER_S_MAX, ByteSpan, TransferState
+from backhaul_agent.artifacts.transfer_state import (
+    ANSWER_S_MAX,
+    FLOOR_BYTES,
+    QUEUE_S,
+    ByteSpan,
+    TransferState,
+    TransferWindow,
+)
 from backhaul_codec.protocol.blobs import PIECE_BYTES_MAX, WINDOW_BYTES_MAX
 
 

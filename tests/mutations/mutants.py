@@ -55,7 +55,7 @@ MUTANTS = (
     Mutant(
         "expected-sequence-forgotten",
         "messages are appended without the last sequence that is expected",
-        "agent/backhaul_agent/uplink/appends.py",
+        "agent/backhaul_agent/uplink/out_stream.py",
         'headers={"Nats-Expected-Last-Sequence": str(expected), **headers}',
         "headers=dict(headers)",
         named("tests/agent/test_lane.py", "test_only_the_first_of_the_late_appends_arrives"),
@@ -185,7 +185,7 @@ MUTANTS = (
     Mutant(
         "hub-step-believed",
         "a vehicle follows the hub's clock on one answer, wherever that was set to",
-        "agent/backhaul_agent/hub_time/step.py",
+        "agent/backhaul_agent/hub_time/estimator.py",
         "        if not self._confirmed(",
         "        if False and not self._confirmed(",
         named(

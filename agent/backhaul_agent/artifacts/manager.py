@@ -17,11 +17,10 @@ from nats.aio.client import Client
 
 from backhaul_agent.artifacts.jobs import NODE, FileState, Job, next_due_s, next_job
 from backhaul_agent.artifacts.partial_file import Part, has_digest
-from backhaul_agent.artifacts.requests import BlobLink, Talk
 from backhaul_agent.artifacts.room import ArtifactRoom
 from backhaul_agent.artifacts.slots import Slots
 from backhaul_agent.artifacts.store import ArtifactStore, Waiting
-from backhaul_agent.artifacts.transfer import CancelledJobError, Transfers
+from backhaul_agent.artifacts.transfer import BlobLink, CancelledJobError, Talk, Transfers
 from backhaul_agent.cancellation import heard
 from backhaul_agent.commit.heads import Changed, HeadKeeper
 from backhaul_agent.config import Config

@@ -16,12 +16,7 @@ T = TypeVar("T")
 
 
 def ask(login: dict[str, Any], question: Callable[[Agent], Awaitable[T]]) -> T:
-    """Return the answer to a question, asked on a connection that is closed after it.
-
-    Args:
-        login: of `options.server_options`.
-        question: asks, with what is connected.
-    """
+    """Return the answer to a question, asked with a login of `options.server_options`; then the connection is closed."""
 
     async def asked() -> T:
         async with connect(**login) as agent:

@@ -93,7 +93,6 @@ class KeyRotation:
     """Takes in the hub's wishes, and answers once a step is committed.
 
     Args:
-        device: who we are.
         kept: where the key is kept meanwhile.
         creds: where the leaf server's login is written.
         now_ns: for the events' stamps.

@@ -14,8 +14,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from backhaul_agent.config import ClockConfig
-from backhaul_agent.hub_time.estimator import ClockSample, Estimate, Estimator
-from backhaul_agent.hub_time.step import StepGuard
+from backhaul_agent.hub_time.estimator import ClockSample, Estimate, Estimator, StepGuard
 
 if TYPE_CHECKING:
     from backhaul_runtime.clock import SteadyClock

@@ -35,7 +35,10 @@ CLOCKS = range(3)  # how good a frame's clock can be; the greatest is the least
 
 
 class LedgerReader:
-    """The committed state of a ledger: its lanes at hand, its rows by query."""
+    """The committed state of a ledger: its lanes at hand, its rows by query.
+
+    Each query raises LedgerStorageError where SQLite could not read.
+    """
 
     def __init__(self, path: Path, reader: aiosqlite.Connection, epoch: int) -> None:
         self.path = path
@@ -89,9 +92,6 @@ class LedgerReader:
         """Return up to ``rows_max`` committed messages of a lane from ``from_seq`` on, in order.
 
         ``epoch`` 0 is the current one.
-
-        Raises:
-            LedgerStorageError: SQLite could not read.
         """
         found = self.lane(lane, epoch)
         where = "seq >= ? ORDER BY seq LIMIT ?"
@@ -104,17 +104,13 @@ class LedgerReader:
             "SELECT seq, CAST(subject AS BLOB), CAST(body AS BLOB), boot FROM messages "  # noqa: S608
             f"WHERE lane = ? AND {where}"
         )
-        rows = await self._query(query, lane.id, *parameters)
+        rows = await self.query(query, lane.id, *parameters)
         return [
             LedgerRow(seq, _text(subject), body or b"", boot) for seq, subject, body, boot in rows
         ]
 
     async def hash_at(self, lane: CommittedLane, seq: int) -> bytes | None:
-        """Return the hash of a lane's message in its chain, None where nothing tells it any more.
-
-        Raises:
-            LedgerStorageError: SQLite could not read.
-        """
+        """Return the hash of a lane's message in its chain, None where nothing tells it any more."""
         if seq == lane.chain.seq:
             return lane.chain.hash
         # What the message behind it names comes first: the message itself may be damaged by now.
@@ -155,18 +151,14 @@ class LedgerReader:
         return links[-1][1] != NO_LINK
 
     async def owned(self, lane: CommittedLane, after_seq: int, rows_max: int) -> list[OwnRow]:
-        """Return messages of a lane behind a seq, with all that the ledger has of them, in order.
-
-        Raises:
-            LedgerStorageError: SQLite could not read.
-        """
+        """Return messages of a lane behind a seq, with all that the ledger has of them, in order."""
         query = (
             "SELECT id, seq, CAST(subject AS BLOB), CAST(body AS BLOB), value_class, t_lo, t_hi "
             "FROM messages WHERE lane = ? AND seq > ? AND boot = 0 ORDER BY seq LIMIT ?"
         )
         return [
             OwnRow(id_, seq, _text(subject), body or b"", *rest)
-            for id_, seq, subject, body, *rest in await self._query(
+            for id_, seq, subject, body, *rest in await self.query(
                 query, lane.id, after_seq, rows_max
             )
         ]
@@ -174,33 +166,25 @@ class LedgerReader:
     async def subjects(
         self, lane: CommittedLane, after_seq: int, class_min: int, class_max: int, rows_max: int
     ) -> list[tuple[int, str]]:
-        """Return seq and subject of messages of these value classes after a seq, in order.
-
-        Raises:
-            LedgerStorageError: SQLite could not read.
-        """
+        """Return seq and subject of messages of these value classes after a seq, in order."""
         query = (
             "SELECT seq, CAST(subject AS BLOB) FROM messages WHERE lane = ? AND seq > ?"
             " AND value_class BETWEEN ? AND ? ORDER BY seq LIMIT ?"
         )
-        rows = await self._query(query, lane.id, after_seq, class_min, class_max, rows_max)
+        rows = await self.query(query, lane.id, after_seq, class_min, class_max, rows_max)
         return [(seq, _text(subject)) for seq, subject in rows]
 
     async def explained(self, lane: CommittedLane, lo: int, hi: int) -> set[int]:
         """Return which seqs of ``lo..hi`` are quarantined or evicted: they will never come."""
         query = "SELECT seq FROM quarantined WHERE lane = ? AND epoch = ? AND seq BETWEEN ? AND ?"
-        found = {seq for (seq,) in await self._query(query, lane.name, lane.epoch, lo, hi)}
+        found = {seq for (seq,) in await self.query(query, lane.name, lane.epoch, lo, hi)}
         query = "SELECT lo, hi FROM evicted WHERE lane = ? AND lo <= ? AND hi >= ?"
-        for first, last in await self._query(query, lane.id, hi, lo):
+        for first, last in await self.query(query, lane.id, hi, lo):
             found.update(range(max(first, lo), min(last, hi) + 1))
         return found
 
     async def runs(self, lane: str, epoch: int, lo: int, hi: int) -> list[tuple[int, int]]:
-        """Return the runs of seqs in ``lo..hi`` that are there and may leave, in order.
-
-        Raises:
-            LedgerStorageError: SQLite could not read.
-        """
+        """Return the runs of seqs in ``lo..hi`` that are there and may leave, in order."""
         found = self.lane(lane, epoch)
         runs: list[tuple[int, int]] = []
         if found is None:
@@ -213,7 +197,7 @@ class LedgerReader:
         # In slices, so that other readers get their turn.
         for low in range(lo, hi + 1, RUNS_SLICE):
             high = min(hi, low + RUNS_SLICE - 1)
-            runs += [(a, b) for a, b in await self._query(query, found.id, low, high)]
+            runs += [(a, b) for a, b in await self.query(query, found.id, low, high)]
         return runs
 
     async def given_up(self, lane: str, epoch: int, lo: int, hi: int) -> list[tuple[int, int, str]]:
@@ -222,10 +206,10 @@ class LedgerReader:
             "SELECT seq, seq, 'quarantined: ' || reason FROM quarantined "
             "WHERE lane = ? AND epoch = ? AND seq BETWEEN ? AND ?"
         )
-        spans = [(a, b, why) for a, b, why in await self._query(query, lane, epoch, lo, hi)]
+        spans = [(a, b, why) for a, b, why in await self.query(query, lane, epoch, lo, hi)]
         if (found := self.lane(lane, epoch)) is not None:
             query = "SELECT lo, hi, reason FROM evicted WHERE lane = ? AND lo <= ? AND hi >= ?"
-            for first, last, reason in await self._query(query, found.id, hi, lo):
+            for first, last, reason in await self.query(query, found.id, hi, lo):
                 spans.append((max(first, lo), min(last, hi), reason))
         return sorted(spans)
 
@@ -235,7 +219,7 @@ class LedgerReader:
             f"SELECT max(seq), sum(length(subject) + length(body) + {ROW_BYTES}) FROM messages "  # noqa: S608 - a constant
             "WHERE lane = ? AND seq BETWEEN ? AND ? GROUP BY seq / 64 ORDER BY 1"
         )
-        return [(seq, size) for seq, size in await self._query(query, lane.id, lo, hi)]
+        return [(seq, size) for seq, size in await self.query(query, lane.id, lo, hi)]
 
     async def staged(self) -> list[StagedRow]:
         """Return all staged rows in the order they were acknowledged."""
@@ -249,7 +233,7 @@ class LedgerReader:
                 id_, _text(node), points, body, zlib.crc32(body) == crc, boot,
                 clock if clock in CLOCKS else max(CLOCKS),
             )
-            for id_, node, points, crc, body, boot, clock in await self._query(query)
+            for id_, node, points, crc, body, boot, clock in await self.query(query)
         ]  # fmt: skip
 
     async def boots(self) -> list[Boot]:
@@ -257,11 +241,11 @@ class LedgerReader:
 
         One that damage makes no sense of has its number, which stays taken, and no name.
         """
-        return [_boot(*row) for row in await self._query(ledger_boots.BOOTS)]
+        return [_boot(*row) for row in await self.query(ledger_boots.BOOTS)]
 
     async def pending(self, but_of: Collection[int], rows_max: int) -> list[Pending]:
         """Return up to ``rows_max`` messages that wait to be settled, but none of some boots."""
-        rows = await self._query(ledger_boots.pending(len(but_of)), *but_of, rows_max)
+        rows = await self.query(ledger_boots.pending(len(but_of)), *but_of, rows_max)
         return [
             Pending(id_, _text(subject), body or b"", boot) for id_, subject, body, boot in rows
         ]
@@ -274,18 +258,11 @@ class LedgerReader:
         )
         return [
             HeadRow(_text(parent), _text(node), _text(type_), _text(key), crc, body or b"")
-            for parent, node, type_, key, crc, body in await self._query(query)
+            for parent, node, type_, key, crc, body in await self.query(query)
         ]
 
     async def query(self, query: str, *parameters: object) -> list[tuple[Any, ...]]:
-        """Ask the reading connection, which sees committed rows and never waits for the writer.
-
-        Raises:
-            LedgerStorageError: SQLite could not read.
-        """
-        return await self._query(query, *parameters)
-
-    async def _query(self, query: str, *parameters: object) -> list[tuple[Any, ...]]:
+        """Ask the reading connection, which sees committed rows and never waits for the writer."""
         try:
             async with self._reader_lock:
                 rows = await self._reader.execute_fetchall(query, parameters)

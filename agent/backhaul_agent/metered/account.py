@@ -17,10 +17,17 @@ import structlog
 from backhaul_agent.commit.participant import AT_ONCE_S, CommitParticipant
 from backhaul_agent.hub_time.hub_clock import HubClock, Quality
 from backhaul_agent.ledger.system_events import event, marked
-from backhaul_agent.metered.budget import HOME, ROAMING, LinkAllowance, LinkBudget
+from backhaul_agent.metered.budget import (
+    HOME,
+    KINDS,
+    ROAMING,
+    LinkAllowance,
+    LinkBudget,
+    Meter,
+    kind_of,
+)
 from backhaul_agent.metered.roaming import FILE_BYTES_MAX, Network, is_roaming, read_network
 from backhaul_agent.metered.thinning import Sieve, ThinningAccount, thinned_event
-from backhaul_agent.metered.traffic_kinds import KINDS, Meter, kind_of
 
 if TYPE_CHECKING:
     from backhaul_agent.commit.participant import Draft

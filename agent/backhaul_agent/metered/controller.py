@@ -159,7 +159,7 @@ class Visits:
             return True
         up_s = self._clock.monotonic_s() - self._up_s
         for stream in self._downlink.streams:
-            info = await jetstream.request(f"STREAM.INFO.{stream}")
+            info = await jetstream.info(stream)
             for source in info.get("sources") or []:
                 if source["lag"] or not 0 <= source["active"] / 1e9 < up_s:
                     return False

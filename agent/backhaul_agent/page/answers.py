@@ -89,13 +89,9 @@ class PageAnswers:
     """Answers; lives as long as the daemon.
 
     Args:
-        ledger: what it reads.
         keeper: the heads, of which a page shows the values.
-        live: collects what programs publish.
-        status: the answer to `agent.status`.
         client: the agent's connection to the leaf server, None while there is none.
         recent: answers `agent.commands`, `agent.events`, `agent.waiting`.
-        clock: for the time that is told, and that a page is silent.
     """
 
     def __init__(

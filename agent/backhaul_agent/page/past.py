@@ -15,13 +15,7 @@ TEXT_CHARS_MAX = 200
 
 
 class PastChart:
-    """Takes in runs of points in any order; times in ns since 1970.
-
-    Args:
-        from_ns: where the first bucket begins.
-        to_ns: where the last one ends.
-        buckets: how many there are.
-    """
+    """Takes in runs of points in any order; times in ns since 1970."""
 
     def __init__(self, from_ns: int, to_ns: int, buckets: int) -> None:
         self._from_ns = from_ns

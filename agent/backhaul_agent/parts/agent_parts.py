@@ -27,11 +27,10 @@ from backhaul_agent.leaf.jetstream import JetStream
 from backhaul_agent.ledger.lane_routing import Lanes
 from backhaul_agent.ledger.ledger import Ledger
 from backhaul_agent.ledger.system_events import event
-from backhaul_agent.parts.core import Core
+from backhaul_agent.parts.core import Core, Part
 from backhaul_agent.parts.hub_contact import HubContact
 from backhaul_agent.parts.lane_delivery import LaneDelivery
 from backhaul_agent.parts.link_upkeep import LinkUpkeep
-from backhaul_agent.parts.part import Part
 from backhaul_agent.parts.programs import Programs
 from backhaul_agent.parts.state_sync import StateSync
 from backhaul_agent.status.metrics import METRICS, samples

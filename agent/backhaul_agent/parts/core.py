@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine, Iterable
 from random import SystemRandom
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from backhaul_agent.commit.epoch_gate import EpochGate
 from backhaul_agent.commit.epochs import Epochs
@@ -14,12 +15,11 @@ from backhaul_agent.hub_time.hub_clock import HubClock
 from backhaul_agent.leaf.connection import requester
 from backhaul_agent.leaf.link_state import UplinkState
 from backhaul_agent.ledger.disk_reserve import Reserve
-from backhaul_agent.parts.part import Part
 from backhaul_agent.presence.machine import identify
 from backhaul_agent.uplink.lane import Lane
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from nats.aio.client import Client
 
@@ -27,9 +27,26 @@ if TYPE_CHECKING:
     from backhaul_agent.leaf.jetstream import JetStream
     from backhaul_agent.ledger.lane_routing import Lanes
     from backhaul_agent.ledger.ledger import Ledger
-    from backhaul_agent.parts.part import Tasks
     from backhaul_agent.status.status import Report
     from backhaul_runtime.clock import SteadyClock
+
+Tasks: TypeAlias = Iterable[Coroutine[Any, Any, None]]
+
+
+class Part(Protocol):
+    """Parts of one subject; each method may be left out."""
+
+    def tasks(self) -> Tasks:
+        """Return the tasks that run from the start of the agent to its stop."""
+        return ()
+
+    def session(self, client: Client, jetstream: JetStream) -> Tasks:
+        """Return the tasks that run as long as a connection to the leaf server does."""
+        return ()
+
+    def reports(self) -> Iterable[Report]:
+        """Return the sections of the status to which it adds."""
+        return ()
 
 
 class Core(Part):

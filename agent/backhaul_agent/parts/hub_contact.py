@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from backhaul_agent.enrol.key_rotation import KeyRotation
 from backhaul_agent.leaf.link_watch import LinkWatch
-from backhaul_agent.parts.part import Part
+from backhaul_agent.parts.core import Part
 from backhaul_agent.push.pusher import Pusher
 from backhaul_agent.push.sleeper import Sleeper
 from backhaul_agent.status.health_watch import HealthWatch
@@ -21,10 +21,9 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
 
     from backhaul_agent.leaf.jetstream import JetStream
-    from backhaul_agent.parts.core import Core
+    from backhaul_agent.parts.core import Core, Tasks
     from backhaul_agent.parts.lane_delivery import LaneDelivery
     from backhaul_agent.parts.link_upkeep import LinkUpkeep
-    from backhaul_agent.parts.part import Tasks
     from backhaul_agent.parts.state_sync import StateSync
     from backhaul_agent.status.status import Report
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from backhaul_agent.leaf.store_health import LeafStore
 from backhaul_agent.leaf.streams import link_window
-from backhaul_agent.parts.part import Part
+from backhaul_agent.parts.core import Part
 from backhaul_agent.uplink.comparison import Comparison
 from backhaul_agent.uplink.dispatch import Asks, Watermarks
 from backhaul_agent.uplink.epoch_sync import EpochWords
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
 
     from backhaul_agent.leaf.jetstream import JetStream
-    from backhaul_agent.parts.core import Core
-    from backhaul_agent.parts.part import Tasks
+    from backhaul_agent.parts.core import Core, Tasks
     from backhaul_agent.status.status import Report
 
 

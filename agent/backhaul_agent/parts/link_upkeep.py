@@ -9,7 +9,7 @@ from backhaul_agent.leaf import redial_service
 from backhaul_agent.leaf.redial import Redial
 from backhaul_agent.metered.account import LinkAccount
 from backhaul_agent.metered.controller import Visits
-from backhaul_agent.parts.part import Part
+from backhaul_agent.parts.core import Part
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
 
     from backhaul_agent.leaf.jetstream import JetStream
-    from backhaul_agent.parts.core import Core
-    from backhaul_agent.parts.part import Tasks
+    from backhaul_agent.parts.core import Core, Tasks
     from backhaul_agent.status.status import Report
 
 

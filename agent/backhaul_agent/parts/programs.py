@@ -9,7 +9,7 @@ from backhaul_agent.ingest.listener import Listener
 from backhaul_agent.ingest.parse import Intake
 from backhaul_agent.ingest.replay_service import ReplayService
 from backhaul_agent.leaf.connection import LeafConnection
-from backhaul_agent.parts.part import Part
+from backhaul_agent.parts.core import Part
 from backhaul_agent.status.recent import Recent, RecentService
 
 if TYPE_CHECKING:
@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 
     from backhaul_agent.leaf.jetstream import JetStream
     from backhaul_agent.page.technician import TechnicianPage
-    from backhaul_agent.parts.core import Core
+    from backhaul_agent.parts.core import Core, Tasks
     from backhaul_agent.parts.link_upkeep import LinkUpkeep
-    from backhaul_agent.parts.part import Tasks
     from backhaul_agent.status.status import Report
 
 

@@ -10,7 +10,7 @@ from backhaul_agent.artifacts.store import ArtifactStore
 from backhaul_agent.commands.service import CommandService
 from backhaul_agent.commit.epochs import Verdict
 from backhaul_agent.commit.heads import on_points
-from backhaul_agent.parts.part import Part
+from backhaul_agent.parts.core import Part
 from backhaul_agent.sync.on_link_up import LinkNews
 from backhaul_agent.sync.restamp import Restamps
 from backhaul_agent.sync.service import ConfigService
@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
 
     from backhaul_agent.leaf.jetstream import JetStream
-    from backhaul_agent.parts.core import Core
+    from backhaul_agent.parts.core import Core, Tasks
     from backhaul_agent.parts.lane_delivery import LaneDelivery
-    from backhaul_agent.parts.part import Tasks
     from backhaul_agent.status.status import Report
 
 

@@ -76,7 +76,6 @@ class Feed:
     """Feeds one recording to one agent; `put` waits while a bundle is unanswered, `finish` for all.
 
     Args:
-        agent: the connection.
         source: of which recording the rows are.
         kept: how far it is kept; None: nothing of it is.
         before: the digest of no rows.

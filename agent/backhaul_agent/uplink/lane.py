@@ -14,12 +14,11 @@ from backhaul_agent.errors import JetStreamError, LedgerStorageError
 from backhaul_agent.leaf.streams import out_consumer_config, out_stream, out_stream_config
 from backhaul_agent.uplink.adoption import Adoption, HeldLane
 from backhaul_agent.uplink.appender import AppenderState, AppendTurn, Limits, Tail
-from backhaul_agent.uplink.appends import Appends
 from backhaul_agent.uplink.confirmations import OVER, Confirmations
 from backhaul_agent.uplink.epoch_order import choose
 from backhaul_agent.uplink.lane_epoch import LaneEpoch
 from backhaul_agent.uplink.lane_rows import LaneRows, size_of
-from backhaul_agent.uplink.out_stream import EPOCH_HEADER, NEXT_HEADER, OutStream
+from backhaul_agent.uplink.out_stream import EPOCH_HEADER, NEXT_HEADER, Appends, OutStream
 from backhaul_agent.uplink.pushing import PushRule
 from backhaul_agent.uplink.resend import Resends
 from backhaul_agent.uplink.resend_requests import Holes

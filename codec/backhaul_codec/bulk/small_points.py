@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from backhaul_codec.bulk.body_walk import BodyWalk
 from backhaul_codec.bulk.frame_columns import Array, Columns, Strings, signed
+from backhaul_codec.bulk.frame_walk import BodyWalk
 from backhaul_codec.bulk.small_envelopes import Opened, open_small
 from backhaul_codec.bulk.subject_names import NO_NAMES, SubjectNames
 from backhaul_codec.points import BYTES, FLOAT64, INT64, INT64_MAX, JSON, TEXT, UINT64, Kind
