@@ -6,7 +6,6 @@ checkpoints do: a file `offsets/N` a batch, and beside it `commits/N` once the b
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
@@ -16,11 +15,11 @@ from pyarrow import fs  # type: ignore[import-untyped]
 from backhaul_runtime.clock import Clock
 from backhaul_spark.checkpoint import FILE, checkpoint_uri, with_scheme
 from backhaul_spark.errors import HubServerError
+from backhaul_spark.ingest.checkpoint_files import end_of_batch
 from backhaul_spark.jobs.erase import erased_devices
 from backhaul_spark.jobs.metrics import INGEST_JOB, TWIN_JOB, JobsSeen
 from backhaul_spark.nats.direct_get import list_streams
 from backhaul_spark.nats.endpoint import Endpoint
-from backhaul_spark.nats.offsets import from_json
 from backhaul_spark.rollup.rollup import ROLLUP_APP
 from backhaul_spark.tables.delta import committed_ingest, open_if_there
 from backhaul_spark.tables.files import filesystem
@@ -117,10 +116,7 @@ def read_seqs(checkpoint: str) -> dict[str, int] | None:
             if each.base_name.isdigit()
         ]
         if done:
-            with system.open_input_stream(f"{root}/offsets/{max(done)}") as file:
-                # A version, what Spark says of the batch, and one line a source, of which there is one.
-                offset = json.loads(file.read().splitlines()[2])
-            return {name: mark.seq for name, mark in from_json(offset).items()}
+            return {name: mark.seq for name, mark in end_of_batch(checkpoint, max(done)).items()}
     return None
 
 

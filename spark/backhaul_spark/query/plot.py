@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -272,12 +273,7 @@ def _draw_standing(axes: Axes, answer: Answer) -> list[Patch]:
     keys = []
     for state, bars in spans.items():
         if bars:
-            look = {
-                "facecolor": palette.fill_of(state),
-                "edgecolor": palette.ink_of(state),
-                "hatch": palette.HATCHES.get(state, ""),
-                "linewidth": 0,
-            }
+            look = palette.look_of(state)
             axes.broken_barh(
                 [(start, end - start) for start, end in bars],
                 (0, _STRIP),
@@ -295,6 +291,13 @@ def _lengthen(
         spans[-1] = (spans[-1][0], end)
     else:
         spans.append((start, end))
+
+
+def frame(axes: Axes, colour: str, sides: Collection[str] = ("left", "bottom")) -> None:
+    """Draw these sides of a picture's frame, and no others."""
+    for side, line in axes.spines.items():
+        line.set_visible(side in sides)
+        line.set_color(colour)
 
 
 def _dress(
@@ -334,8 +337,5 @@ def _dress(
         axes.margins(x=0.01, y=0.09)
     axes.grid(visible=True, axis="x" if as_states else "y", color=palette.LINE, linewidth=0.7)
     axes.set_axisbelow(True)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        axes.spines[side].set_color(palette.LINE_STRONG)
+    frame(axes, palette.LINE_STRONG)
     axes.tick_params(colors=palette.QUIET, labelsize=8.5)
