@@ -57,7 +57,6 @@ class HashTable:
 
     Args:
         root: the table root. One in which nothing of version 2 has been ingested yet may lack the table.
-        target: the ingest.
     """
 
     def __init__(self, root: str, target: int) -> None:

@@ -65,10 +65,6 @@ class Judged:
 class HourReports:
     """Brings the completeness reports under a table root up to date.
 
-    Args:
-        root: the table root.
-        clock: tells which hours have ended.
-
     Raises:
         TablesBusyError: another run is at work.
     """

@@ -65,10 +65,7 @@ class FleetJob:
     """Finds the anomalies of days and hours.
 
     Args:
-        root: the table root.
         clock: for `computed_at`, and for which hours have been.
-        settings: what the fleet says of itself.
-        cells_max: see sync/newest_readings.py.
         after: called with the name of each step when it is done; tests end the process there.
     """
 

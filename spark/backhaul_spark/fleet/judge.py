@@ -44,8 +44,6 @@ class Judge:
     """Judges one scope (a day or an hour): signal by signal, then all together.
 
     Args:
-        cohorts: of all devices.
-        coverage: of each device.
         signals: how many will be judged; the more, the higher each one's limit.
         drains: those whose fall is an anomaly, such as battery.soc.
         clock_unknown: devices of which nothing tells whether the clock was right.

@@ -48,10 +48,8 @@ class JobsProgress:
     """Looks at the jobs of one table root.
 
     Args:
-        root: the table root.
         endpoint: the hub, with a login that lists its streams.
         patterns: which streams the jobs read.
-        clock: for when it looked.
         checkpoint: of ingest, if not beside the tables.
         said: is called when the hub does not answer, with why, once for each reason; and with "" when it does again.
     """

@@ -28,15 +28,7 @@ TASK_HOURS = 1 << 10
 
 
 class Folding:
-    """The tables of points and states as loaded, and the way to rows.
-
-    Args:
-        points: the table of points.
-        states: the table of states.
-        run_tasks: runs tasks and returns their tables, in order.
-        settings: series and limits.
-        fences: all of them.
-    """
+    """The tables of points and states as loaded, and the way to rows."""
 
     def __init__(
         self,

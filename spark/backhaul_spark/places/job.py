@@ -79,11 +79,7 @@ class Places:
     """One restatement of trips, stops and fences under a table root.
 
     Args:
-        root: the table root.
-        clock: for `restated_at`.
         runner: runs tasks and returns their tables, in order (`rollup.run_here`, `rollup.run_on`).
-        settings: series and limits.
-        fences: all of them.
         after: called with the name of each step when it is done; tests end the process there.
 
     Raises:

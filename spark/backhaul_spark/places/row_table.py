@@ -39,11 +39,6 @@ class Recomputed:
 class RowTable:
     """The table, owned by this process from construction on.
 
-    Args:
-        root: the table root.
-        spec: the table.
-        clock: for since when former rows are kept.
-
     Raises:
         CommitFailedError: another run is at work.
     """

@@ -60,10 +60,7 @@ class PeerEvidence:
     """The readings of one day, for pictures.
 
     Args:
-        root: the table root.
-        settings: what the fleet says of itself.
         day: UTC.
-        devices: all that the day is about.
         now_ns: ns since the Unix epoch.
     """
 

@@ -27,7 +27,6 @@ class RollupFiles:
     """The change of one commit to the rollups table, gathered partition by partition.
 
     Args:
-        table: as loaded.
         ingest: up to which points were summed up.
         at_us: the time of the commit, us since 1970.
     """

@@ -124,9 +124,6 @@ class Rollup:
     """One restatement of the rollups under a table root.
 
     Args:
-        root: the table root.
-        clock: for `restated_at`.
-        runner: runs tasks and returns their tables, in order.
         after: called with the name of each step when it is done; tests end the process there.
 
     Raises:

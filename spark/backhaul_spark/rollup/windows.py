@@ -43,7 +43,6 @@ class Counted:
     """The rows that count among some rows, and their roles.
 
     Args:
-        rows: in order.
         repeat: which of them are no reading of their own (`repeats`).
     """
 

@@ -47,7 +47,6 @@ class TwinActor(StatefulProcessor):
     """Keeps one bucket's twins.
 
     Args:
-        plan: what to run.
         started_ms: when this query started, wall clock. The hub may have been away until then, so for
             `plan.grace_s` nobody's silence is told.
     """

@@ -49,8 +49,6 @@ class Recompute:
     """The rules of a plan over the tables under a root.
 
     Args:
-        root: the table root.
-        plan: the rules.
         written: config points that the hub wrote; each counts from when the hub stored it.
     """
 

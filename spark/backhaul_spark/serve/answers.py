@@ -45,13 +45,7 @@ _INSIDE = "texts change inside of the rollups' windows too: ask for a shorter ti
 
 
 class HistoryAnswers:
-    """Answers questions, several at a time.
-
-    Args:
-        tables: the tables of the history.
-        tail: reads the hub's streams.
-        clock: for the time that it is, and that an answer takes.
-    """
+    """Answers questions, several at a time."""
 
     def __init__(self, tables: Tables, tail: TailReader, clock: Clock) -> None:
         self._tables = tables

@@ -7,12 +7,7 @@ from backhaul_spark.errors import QuestionError
 
 
 class AnswerTime:
-    """Counts from its making.
-
-    Args:
-        clock: steady.
-        seconds: that may pass.
-    """
+    """Counts from its making."""
 
     def __init__(self, clock: Clock, seconds: float) -> None:
         self._clock = clock

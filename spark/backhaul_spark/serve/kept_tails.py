@@ -54,11 +54,7 @@ class KeptTail:
 
 
 class KeptTails:
-    """The tails that are kept, bounded by size: the one that a question needed longest ago makes room.
-
-    Args:
-        bytes_max: of all together.
-    """
+    """The tails that are kept, bounded by size: the one that a question needed longest ago makes room."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max

@@ -28,13 +28,7 @@ _FIGURES = (
 
 
 class SeriesReader:
-    """Reads one series.
-
-    Args:
-        view: the tables.
-        series: which.
-        budget: how long it may take.
-    """
+    """Reads one series."""
 
     def __init__(self, view: View, series: OneSeries, budget: AnswerTime) -> None:
         self._view = view

@@ -60,11 +60,7 @@ class UpTail:
 
 
 class TailReader:
-    """Reads tails, for several threads.
-
-    Args:
-        endpoint: of the hub.
-    """
+    """Reads tails, for several threads."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint

@@ -44,8 +44,6 @@ class Outlet:
     """The end of the twin job. One per process.
 
     Args:
-        publisher: to the hub; it waits for it, and with it the batch.
-        tables: where what was published is kept.
         env: as hub.toml's `[twin] env` says; stands in all subjects.
         clock: for the age of commands, and for when twins are written.
         twins_every_s: seconds between two writes of the table of twins; 0: with each batch.

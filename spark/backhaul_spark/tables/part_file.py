@@ -27,7 +27,6 @@ class PartFile:
     """A file of one partition in the making. Nothing refers to it until it is committed.
 
     Args:
-        uri: the table.
         partition: the partition's columns and values, in the table's order.
         ingest: a number for the name.
         schema: of the rows, without the partition columns.

@@ -33,9 +33,6 @@ class Rewrite:
     """The change of one commit to a table.
 
     Args:
-        table: as loaded.
-        spec: its spec.
-        order: the columns that rows of a file are sorted by.
         number: for the names of files.
         at_us: the time of the commit, us since 1970.
     """

@@ -40,9 +40,7 @@ class Superseded:
     """The rows that a writer puts into one table of superseded rows.
 
     Args:
-        root: the table root.
         main: the table whose rows they were, as its writer loaded it, before this.
-        spec: its spec.
         app: the application id that the main table moves to a commit's number.
         clock: for since when superseded rows are kept.
 
