@@ -15,8 +15,7 @@ from backhaul_spark.arrays import Ints
 from backhaul_spark.places.chain import HourChain
 from backhaul_spark.places.crossings import Fence
 from backhaul_spark.places.fold import VehicleFold
-from backhaul_spark.places.row_table import Recomputed
-from backhaul_spark.places.rows import complete
+from backhaul_spark.places.row_table import Recomputed, complete
 from backhaul_spark.places.settings import PlacesSettings
 from backhaul_spark.places.stored import Stored
 from backhaul_spark.places.tasks import STATES, FoldHours, Stretch, cut

@@ -130,10 +130,10 @@ class PeerEvidence:
             lat, lon = Signal(node, LAT), Signal(node, LON)
             if lat in known and lon in known:
                 cells = dict(self._readings.cells(self._windows, self._devices, [lat, lon]))
-                return list(self._placed(cells[lat].level, cells[lon].level))
+                return list(self._whereabouts(cells[lat].level, cells[lon].level))
         return []
 
-    def _placed(self, lat: Floats, lon: Floats) -> Iterator[Whereabouts]:
+    def _whereabouts(self, lat: Floats, lon: Floats) -> Iterator[Whereabouts]:
         there = (np.abs(lat) <= 90) & (np.abs(lon) <= 180)
         for at, device in enumerate(self._devices):
             if there[at].any():
