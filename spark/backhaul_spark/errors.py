@@ -1,4 +1,4 @@
-"""The errors of backhaul_spark, as one tree: every error carries its facts as fields, and `hint`: what the operator can do."""
+"""The errors of backhaul_spark, as one tree: every error carries its facts as fields, and `hint`, the remedy for the operator."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ SPECS = (TRIPS_TABLE, STOPS_TABLE, FENCES_TABLE)
 
 @dataclass(frozen=True, slots=True)
 class PlacesRun(Round):
-    """The result of one run: rows of all three tables, and of what is too late hours of devices.
+    """The result of one run: rows of all three tables; `too_late` counts hours of devices.
 
     `withdrawn` rows are no more; `anew`: all of it was computed anew, as settings or fences are others.
     """

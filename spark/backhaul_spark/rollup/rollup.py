@@ -91,7 +91,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Restated(Round):
-    """The result of one rollup: windows, and of those that are too late minutes of series.
+    """The result of one rollup: windows; `too_late` counts minutes of series.
 
     `restamped` windows have another state, and figures as before.
     """

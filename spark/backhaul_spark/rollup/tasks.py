@@ -28,7 +28,7 @@ _MINUTE_NS, _HOUR_NS = WIDTHS_NS["1m"], WIDTHS_NS["1h"]
 
 @dataclass(frozen=True, slots=True)
 class Touch:
-    """What counts as touched: windows of `width_ns`, of each of `keys` (columns of points); `only` of some series.
+    """The windows to search for: of `width_ns`, for each of `keys` (columns of points), by `only` some series or all.
 
     `window`: the name of the column with their numbers since 1970.
     """
@@ -40,7 +40,7 @@ class Touch:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of what is found: `keys`, the window, and the ingest."""
+        """The columns of the result: `keys`, the window, and the ingest."""
         whole = [(self.window, pa.int64()), ("ingest", pa.int64())]
         return pa.schema([*((name, pa.string()) for name in self.keys), *whole])
 
