@@ -127,7 +127,7 @@ class Judge:
             peers = int(measure.reference.peers[row])
             value, expected = float(measure.shown[row]), float(measure.expected[row])
             who = words.peers(peers, cohort)
-            text = words.MEASURED[measure.kind](signal, value, expected, who)
+            text = words.measured_text(measure.kind, signal, value, expected, who)
             kind: words.Kind = "drift" if measure.kind == "moved" else measure.kind
             score = float(abs(measure.score[row]) / limit)
             self._found.append(
