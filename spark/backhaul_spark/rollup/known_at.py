@@ -10,7 +10,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from backhaul_spark.columns import STAMP
-from backhaul_spark.completeness.read import hour_reports_known_at
+from backhaul_spark.completeness.hour_reports import hour_reports_known_at
 from backhaul_spark.completeness.states import DayStates
 from backhaul_spark.errors import NotKeptError, TableMissingError
 from backhaul_spark.rollup.files import KEYS

@@ -28,8 +28,8 @@ from backhaul_spark.nats.offsets import ReadMark
 from backhaul_spark.nats.stored import StreamInfo
 from backhaul_spark.rollup.read import DTYPES, LETTERS
 from backhaul_spark.rollup.rows import INPUT
-from backhaul_spark.serve.budget import AnswerTime
 from backhaul_spark.serve.kept_tails import KeptTail, KeptTails
+from backhaul_spark.serve.series_rows import AnswerTime
 from backhaul_spark.serve.view import View
 
 STREAMS = ["UP_*", "IMPORT*"]
