@@ -65,12 +65,7 @@ class HandedOver:
 
 
 def handed_over_later(points: Any, windows: Windows) -> HandedOver | None:
-    """Return which devices handed readings of these windows over after them; None for none.
-
-    Args:
-        points: the points table as an Arrow dataset.
-        windows: the time that the readings speak of.
-    """
+    """Return which devices handed readings of these windows over after them, by the points as a dataset; None for none."""
     stored = pc.field("stored_at")
     end = pa.scalar(windows.end_us).cast(pa.timestamp("us", tz="UTC"))
     where = (pc.field("date") == windows.first) & (stored >= end) & _of_vehicles()
@@ -112,11 +107,7 @@ def stored_lags(points: Any, span: Windows | HandedOver) -> pa.Table:
     """Return of each device and hour of storing the smallest age of a point (schema LAGS).
 
     Streams through the points of the time, whatever day they speak of: a clock that is a week
-    behind writes into another day's partition.
-
-    Args:
-        points: the points table as an Arrow dataset.
-        span: the time in which they were stored; of all devices, or of some.
+    behind writes into another day's partition. `span` is the time in which they were stored, of all devices or of some.
     """
     stored = pc.field("stored_at")
     low, high = (

@@ -250,13 +250,8 @@ class Judge:
     def silent(self, points: Ints, last_seen: Sequence[str]) -> None:
         """Take in the devices that sent next to nothing in the scope.
 
-        `points` is (devices,) int64.
-
-        Where most of a cohort is silent that is one finding, and not one a vehicle.
-
-        Args:
-            points: readings of each device.
-            last_seen: when each device last was, before the scope.
+        `points` is (devices,) int64, readings; `last_seen` says when each device was, before the scope. Where most of a
+        cohort is silent that is one finding, and not one a vehicle.
         """
         cohorts, seen = self._cohorts, self.heard(points)
         together = np.bincount(cohorts.cohort, minlength=len(cohorts.names))

@@ -101,11 +101,7 @@ class JobsProgress:
 
 
 def read_seqs(checkpoint: str) -> dict[str, int] | None:
-    """Return the last sequence of each stream that a query has done with; None if it never ran.
-
-    Args:
-        checkpoint: its URI.
-    """
+    """Return the last sequence of each stream that a query has done with, by its checkpoint's URI; None if it never ran."""
     system, root = filesystem(checkpoint.removeprefix(FILE))
     with suppress(FileNotFoundError):
         done = [

@@ -45,10 +45,7 @@ class Folding:
     ) -> tuple[list[HourChain], Recomputed]:
         """Return the chain of each device, computed to its end, and the rows of all.
 
-        Args:
-            files: of points, as of files_of.
-            due: by device the hours that were touched.
-            ingest: readings of later ones are left out.
+        `files`: of points, as of files_of; `due`: by device the touched hours. Readings of ingests after `ingest` are left out.
         """
         stored = Stored(self._states, due)
         chains = [HourChain(device, hours) for device, hours in sorted(due.items())]

@@ -39,14 +39,9 @@ def figures_of(spec: TableSpec) -> list[str]:
 
 
 def complete(table: str, device: str, closed: int | None, said: Row, resolution: int) -> Row:
-    """Return the row with all columns that follow from the given ones.
+    """Return the row with all columns that follow from those of the fold, `said`.
 
-    Args:
-        table: its name.
-        device: whose row it is.
-        closed: the hour in which it became certain, None for never yet.
-        said: as the fold said it.
-        resolution: of H3 cells.
+    `closed`: the hour in which it became certain, None for never yet; `resolution`: of H3 cells.
     """
     row: Row = {"device": device, "closed": closed} | said
     begin_ns = said["time_ns" if table == FENCES_TABLE.name else "start_ns"]

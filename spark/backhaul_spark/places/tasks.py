@@ -57,14 +57,7 @@ def folded(
     inside: Inside,
     settings: PlacesSettings,
 ) -> tuple[dict[int, str], list[tuple[int, str, Row]]]:
-    """Return the state after each hour that had to be computed, and the rows that became certain: hour, table, row.
-
-    Args:
-        stretch: the hours.
-        readings_of: by hour and role.
-        inside: tells who is in which fence.
-        settings: the limits.
-    """
+    """Return the state after each hour that had to be computed, and the rows that became certain: hour, table, row."""
     states: dict[int, str] = {}
     rows: list[tuple[int, str, Row]] = []
     state, changed = stretch.before, True

@@ -99,11 +99,9 @@ def plain_unit(text: str) -> str:
 
 
 def broken(time: Times, usual_us: float | None = None) -> tuple[Ints, float]:
-    """Return where gaps begin (the index after which a line must break), and the usual step.
+    """Return where gaps begin (the index after which a line must break), and the usual step in us.
 
-    Args:
-        time: ascending.
-        usual_us: the usual step in us; by default the median of the steps.
+    `time` is ascending, (n,) datetime64; the usual step is the median of the steps if it is not given.
     """
     steps = np.diff(time).astype("timedelta64[us]").astype(np.int64)
     if usual_us is None:

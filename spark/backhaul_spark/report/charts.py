@@ -125,12 +125,7 @@ def comparison(compared: Compared) -> str:
 
 
 def fleet_map(places: Sequence[Whereabouts], marked: Sequence[str]) -> str:
-    """Draw the devices at their last positions, and the way of those that are marked (the worst first).
-
-    Args:
-        places: of each device, by hour.
-        marked: devices with anomalies.
-    """
+    """Draw the devices at their last positions, and the way of those that are marked (the worst first)."""
     figure = Figure(figsize=(NARROW, 5.2), layout="constrained")
     axes = figure.add_subplot()
     rank = {device: at for at, device in enumerate(marked)}

@@ -119,11 +119,7 @@ class PeerEvidence:
         return "", cells.level
 
     def places(self, signals: Sequence[Signal]) -> list[Whereabouts]:
-        """Return where devices were, of those that say it; of two nodes that do, the first counts.
-
-        Args:
-            signals: all that the day has.
-        """
+        """Return where devices were by these signals, of those that say it; of two nodes that do, the first counts."""
         known = {Signal(*each) for each in signals}
         nodes = sorted({each.node for each in known if each.type == LAT})
         for node in nodes:

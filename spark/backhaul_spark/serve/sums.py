@@ -69,10 +69,10 @@ class Sums:
                 self._readings = None
 
     def add_windows(self, starts_us: Ints, least: Floats, greatest: Floats, counts: Ints) -> None:
-        """Take windows, all arrays (n,): each of at least one reading, and inside of one bucket.
+        """Take windows, each of at least one reading, and inside of one bucket.
 
         `starts_us`: int64, us since 1970. `least` and `greatest`: float64, in the unit of the series.
-        `counts`: int64. All (n,).
+        `counts`: int64. All are (n,).
         """
         bucket = self._plan.buckets(starts_us)
         inside = (bucket >= 0) & (bucket < self._plan.count)

@@ -196,12 +196,7 @@ def by_dictionary(schema: pa.Schema) -> pa.Schema:
 def row_groups(
     batches: Iterable[pa.RecordBatch], rows_max: int | None = None
 ) -> Iterator[pa.Table]:
-    """Yield the same rows in tables of about ROW_GROUP_ROWS, or ROW_GROUP_BYTES: the most in memory.
-
-    Args:
-        batches: the rows.
-        rows_max: other than ROW_GROUP_ROWS.
-    """
+    """Yield the same rows in tables of about `rows_max` (ROW_GROUP_ROWS), or ROW_GROUP_BYTES: the most in memory."""
     rows_max = rows_max or ROW_GROUP_ROWS
     held: list[pa.RecordBatch] = []
     rows = size = 0
