@@ -221,12 +221,7 @@ def _table(rows: list[dict[str, Any]]) -> pa.Table:
 def hour_reports_known_at(
     root: str, at: datetime | None, wanted: pc.Expression | None = None
 ) -> pa.Table:
-    """Return the completeness reports as they are, or as a reader at time `at` would have found them.
-
-    Args:
-        root: the table root.
-        at: with its time zone; None for now.
-        wanted: a filter on their columns.
+    """Return the completeness reports as they are, or as a reader at time `at` (with its time zone) would have found them.
 
     Raises:
         TableMissingError: no hour was ever judged.

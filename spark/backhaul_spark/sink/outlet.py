@@ -75,10 +75,7 @@ class Outlet:
     def write(self, batch_id: int, alerts: pa.Table, snapshots: pa.Table) -> Written:
         """Write one batch, however often it is done; return when the hub has all of it.
 
-        Args:
-            batch_id: Spark's.
-            alerts: of schema ALERTS, in the order in which they are to be heard.
-            snapshots: of schema SNAPSHOTS.
+        `alerts` (schema ALERTS) are in the order in which they are to be heard; `snapshots`: schema SNAPSHOTS.
 
         Raises:
             BackhaulSparkError: it is not all written; do it again.

@@ -142,15 +142,9 @@ def write_parts(
     standing: Collection[Note] = (),
     dictionaries: DictionaryReader | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Decode the messages of one Spark partition, write their points, yield the one-row report.
+    """Decode the messages of one Spark partition (schema MESSAGES), write their points, yield the one-row report.
 
-    Args:
-        batches: of schema MESSAGES.
-        uri: of the points table.
-        ingest: the number of the ingest that this is for.
-        ingested_at_us: microseconds since 1970.
-        standing: readings that stand in points already, as `Ingest.standing` has them.
-        dictionaries: those of the hub that the messages are from.
+    `standing`: readings that stand in points already, as `Ingest.standing` has them.
     """
     writer = PartWriter(uri, ingest, ingested_at_us)
     report = TaskReport()

@@ -113,15 +113,9 @@ def without(
     keep: Callable[[pa.RecordBatch], pa.Array],
     columns: Sequence[str],
 ) -> Iterator[tuple[DataFile, int, list[Action]]]:
-    """Yield each file of a table that has rows which are to go: the file, how many, and the actions that do it.
+    """Yield each of some files of a table that has rows which are to go: the file, how many, and the actions that do it.
 
-    Args:
-        uri: the table.
-        files: those to look at.
-        number: for the names of new files.
-        now_ns: the time of the commit, ns since 1970.
-        keep: returns of a batch which rows stay, as booleans.
-        columns: all that `keep` looks at.
+    `keep` and `columns` are as of `without_rows`; the commit is of `now_ns`, ns since 1970.
     """
     for file in files:
         changed, rest = without_rows(

@@ -137,11 +137,9 @@ def _plain(points: pa.RecordBatch) -> pa.Table:
 
 
 def reported(texts: Iterable[str], repeats: Mapping[str, pa.Array]) -> pa.Table:
-    """Return the readings that tasks put aside, each once, without messages that points holds already.
+    """Return the readings that tasks put aside (`Aside.report`), each once, without messages that points holds already.
 
-    Args:
-        texts: of all tasks, as `Aside.report` returned them.
-        repeats: per stream, the sequences of such messages.
+    `repeats`: per stream, the sequences of such messages.
     """
     tables = [unpacked(base64.b64decode(text)) for text in texts]
     table = pa.concat_tables([POINTS.empty_table(), *tables])
@@ -154,13 +152,9 @@ def reported(texts: Iterable[str], repeats: Mapping[str, pa.Array]) -> pa.Table:
 def not_there(
     again: pa.Table, points: ds.Dataset, uri: str, files: Sequence[dict[str, Any]]
 ) -> pa.Table:
-    """Return the repeated readings that are neither in points nor in files to be committed.
+    """Return those of repeated readings (`reported`) that are neither in points nor in files to be committed.
 
-    Args:
-        again: as `reported` returned it.
-        points: the table, without these files.
-        uri: of the table.
-        files: as PartFile.close described them.
+    `points` is the table without these files, which are as PartFile.close described them.
     """
     days = set(pc.floor_temporal(again.column("time"), unit="day").cast(pa.date32()).to_pylist())
     days.add(TIMELESS.item())  # a head has lost the word that its clock was not set
