@@ -1,4 +1,4 @@
-"""Schemas written as Spark and SQL write them: `device string not null, epoch bigint`. Pure."""
+"""Schemas written as Spark and SQL write them, `device string not null, epoch bigint`, and tables as bytes. Pure."""
 
 from __future__ import annotations
 
@@ -27,3 +27,18 @@ def columns(text: str) -> pa.Schema:
             raise ValueError(f"column {name}: {' '.join(rest)}")
         fields.append(pa.field(name, _TYPES[kind], nullable=not rest))
     return pa.schema(fields)
+
+
+def packed(table: pa.Table, compression: str | None = None) -> bytes:
+    """Return a table as bytes, to be sent to another process."""
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    with pa.ipc.new_stream(sink, table.schema, options=options) as stream:
+        stream.write_table(table)
+    found: bytes = sink.getvalue().to_pybytes()
+    return found
+
+
+def unpacked(data: bytes) -> pa.Table:
+    """Return the table again."""
+    return pa.ipc.open_stream(data).read_all()

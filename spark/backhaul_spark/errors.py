@@ -1,35 +1,4 @@
-"""The errors of backhaul_spark, as one tree.
-
-    BackhaulSparkError
-    ├── OptionError               an option or a file of settings is wrong
-    ├── HubServerError            the hub's nats-server
-    │   ├── UnreachableError      no connection, or it broke and did not come back
-    │   ├── LoginRefusedError     wrong user, password, key or certificate
-    │   ├── NoAnswerError         connected, but a request got no answer in time
-    │   ├── ServerBehindError     one of a cluster lacks what its stream's leader has
-    │   ├── NobodyTakesError      no stream takes what is published
-    │   ├── PublishRefusedError   a stream takes a message not, and never will
-    │   └── HubProtocolError      an answer that this client cannot read
-    ├── StreamError               one stream
-    │   ├── StreamMissingError    it is not there (or not any more)
-    │   ├── StreamClosedError     it is there, but direct get is off
-    │   ├── StreamRecreatedError  it was deleted and made again since the checkpoint
-    │   ├── MessagesGoneError     messages that the reader still wanted are deleted
-    │   └── StreamFullError       it has no room for what is published
-    ├── AlertUnfitError           an alert of which no message can be made
-    ├── TableError                the tables
-    │   ├── TableMissingError     nothing was ever ingested there
-    │   ├── TableNewerError       a newer backhaul made it
-    │   ├── NotKeptError          what was known then is not known any more
-    │   ├── TablesBusyError       another ingest is running, or overtook this one
-    │   ├── TablesBehindError     they lack what the checkpoint counts as done
-    │   └── NothingFoundError     the question has no answer in the tables
-    ├── QuestionError            a question of the page cannot be answered
-    ├── JavaMissingError          there is no Java that Spark could start
-    └── JobFailedError            a Spark job ended with an error of another kind
-
-Every error carries its facts as fields, and ``hint``: what the operator can do.
-"""
+"""The errors of backhaul_spark, as one tree: every error carries its facts as fields, and `hint`, the remedy for the operator."""
 
 from __future__ import annotations
 

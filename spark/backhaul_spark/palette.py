@@ -6,6 +6,8 @@ colour-blind tell apart. A test compares. No meaning rests on a colour alone: st
 
 from __future__ import annotations
 
+from typing import Any
+
 TEXT, QUIET = "#17202a", "#51606f"
 GROUND, SURFACE, SUNKEN = "#f3f5f7", "#ffffff", "#e9edf1"
 LINE, LINE_STRONG = "#d3dae1", "#7d8996"
@@ -49,3 +51,9 @@ def fill_of(state: str) -> str:
 def ink_of(state: str) -> str:
     """Return the colour of a state's pattern."""
     return STATES[state] if state == "silent" else SURFACE
+
+
+def look_of(state: str) -> dict[str, Any]:
+    """Return colour and pattern of an hour of a state, as matplotlib's patches take them."""
+    hatch = HATCHES.get(state, "")
+    return {"facecolor": fill_of(state), "edgecolor": ink_of(state), "hatch": hatch, "linewidth": 0}

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 from deltalake import DeltaTable
 
 from backhaul_codec import Opaque, Point, chain, encode_frame, encode_point, hash_of
-from backhaul_spark.completeness.hour_reports import HourReports
+from backhaul_spark.completeness.hour_reports import HourReports, hour_reports
 from backhaul_spark.completeness.lane_states import lane_states
-from backhaul_spark.completeness.read import hour_reports
 from backhaul_spark.ingest.batch import Ingest
 from backhaul_spark.rollup.rollup import Rollup, run_here
 from backhaul_spark.tables.schemas import TABLES

@@ -16,7 +16,7 @@ from backhaul_hub.config import load
 from backhaul_hub.enrol.add_device import DeviceSettings
 from backhaul_hub.people.identity import May, Person
 from backhaul_runtime.clock import SystemClock
-from backhaul_spark.fleet.restated import as_table
+from backhaul_spark.fleet.standing import as_table
 from backhaul_spark.tables.delta import make_table
 from backhaul_spark.tables.schemas import ANOMALIES_TABLE, ROLLUPS_TABLE
 from tests.support.hub_acts import add_person, create_device

@@ -11,8 +11,7 @@ from backhaul_codec import Opaque, Point, encode_point
 from backhaul_codec.assurance.completeness import HOUR_NS
 from backhaul_codec.points import JSON
 from backhaul_runtime.clock import SYSTEM_CLOCK
-from backhaul_spark.completeness.hour_reports import HourReports, Judged
-from backhaul_spark.completeness.read import hour_reports
+from backhaul_spark.completeness.hour_reports import HourReports, Judged, hour_reports
 from backhaul_spark.ingest.batch import Ingest
 from tests.support.spark_frames import T0_NS, frame, message_batch, stored, task
 

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.cli.main import cli
-from backhaul_spark.completeness.read import hour_reports
+from backhaul_spark.completeness.hour_reports import hour_reports
 from backhaul_spark.errors import TableMissingError
 from backhaul_spark.jobs.erase import TableErasure, erased_devices
 from backhaul_spark.jobs.maintain import Keeping, Maintenance

@@ -12,8 +12,7 @@ from backhaul_codec import chain, hash_of
 from backhaul_codec.assurance.completeness import TWO_MACHINES, HourReport
 from backhaul_codec.protocol.words import FORKED, SPARE, spare_of
 from backhaul_codec.wire.envelope import NO_LINK
-from backhaul_spark.completeness.hour_reports import HourReports
-from backhaul_spark.completeness.read import hour_reports
+from backhaul_spark.completeness.hour_reports import HourReports, hour_reports
 from backhaul_spark.ingest import batch as ingest
 from backhaul_spark.tables.delta import transactions
 from backhaul_spark.tables.schemas import HASHES_TABLE, INGEST_TABLES

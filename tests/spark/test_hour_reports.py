@@ -14,8 +14,7 @@ from backhaul_codec import Point, encode_frame
 from backhaul_codec.assurance.completeness import HOUR_NS
 from backhaul_spark.cli.main import cli
 from backhaul_spark.completeness import facts as completeness_facts
-from backhaul_spark.completeness.hour_reports import HourReports, Judged
-from backhaul_spark.completeness.read import hour_reports
+from backhaul_spark.completeness.hour_reports import HourReports, Judged, hour_reports
 from backhaul_spark.errors import TablesBusyError
 from backhaul_spark.ingest import batch as ingest
 from tests.spark.completeness_world import HoursLater, World

@@ -22,9 +22,8 @@ from backhaul_spark.errors import TablesBusyError
 from backhaul_spark.ingest.batch import Ingest
 from backhaul_spark.query.history import History, parse_series
 from backhaul_spark.rollup.rollup import Rollup, run_here
-from backhaul_spark.serve.budget import AnswerTime
 from backhaul_spark.serve.plan import plan
-from backhaul_spark.serve.series_rows import SeriesReader
+from backhaul_spark.serve.series_rows import AnswerTime, SeriesReader
 from backhaul_spark.serve.view import Tables
 from tests.support.needed import lacking
 from tests.support.rig.ports import free_port

@@ -20,8 +20,8 @@ from backhaul_spark.errors import QuestionError
 from backhaul_spark.jobs.maintain import Keeping, Maintenance
 from backhaul_spark.nats.direct_get import Reader
 from backhaul_spark.serve import answers as answers_module
-from backhaul_spark.serve.budget import AnswerTime
 from backhaul_spark.serve.plan import DAY_US
+from backhaul_spark.serve.series_rows import AnswerTime
 from tests.support.past_world import HOUR_US, T0_US, PastWorld, readings
 from tests.support.spark_fleet import HOUR_NS, Fleet
 from tests.support.spark_frames import T0_NS

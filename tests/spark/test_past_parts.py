@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from backhaul_spark.serve.gaps import GAPS_MAX, Gap, Hours, gaps, silences
 from backhaul_spark.serve.kept_tails import KeptTail, KeptTails
 from backhaul_spark.serve.plan import HOUR_US, LEVELS_US, MINUTE_US, Level, plan
-from backhaul_spark.serve.runs import TEXT_MAX, TextRun, TextRuns
-from backhaul_spark.serve.sums import Sums
+from backhaul_spark.serve.sums import TEXT_MAX, Sums, TextRun, TextRuns
 
 T0_US = 1_767_225_600_000_000
 readings = st.lists(

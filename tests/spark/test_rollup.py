@@ -11,13 +11,14 @@ import pytest
 from deltalake import DeltaTable
 
 from backhaul_runtime.clock import SYSTEM_CLOCK
+from backhaul_spark.columns import packed, unpacked
 from backhaul_spark.errors import TablesBusyError
 from backhaul_spark.rollup import plan as rollup_plan
 from backhaul_spark.rollup import rollup
 from backhaul_spark.rollup.files import KEYS
 from backhaul_spark.rollup.plan import plan_sums
 from backhaul_spark.rollup.rollup import ROLLUP_APP, Restated, Rollup, run_here
-from backhaul_spark.rollup.tasks import MINUTES, packed, unpacked
+from backhaul_spark.rollup.tasks import MINUTES
 from backhaul_spark.tables import rewrite
 from backhaul_spark.tables.compaction import compact
 from backhaul_spark.tables.schemas import POINTS_TABLE
@@ -225,7 +226,7 @@ def test_what_a_task_sends_back_is_small_though_its_table_is_in_many_slices() ->
     rows = pa.table([*names, minutes, ingest], MINUTES.schema)
     touched = rows.group_by(rows.column_names).aggregate([]).select(rows.column_names)
     assert touched.column("minute").num_chunks > 1
-    sent = packed(touched)
+    sent = packed(touched, "zstd")
     assert unpacked(sent).equals(touched)
     assert len(sent) < touched.nbytes / 3 < len(pickle.dumps(touched)) / 10
 

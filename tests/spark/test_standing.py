@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from backhaul_codec.protocol.history import JobStand
-from backhaul_spark.jobs.metrics import JobsSeen
-from backhaul_spark.jobs.standing import JobsStanding
+from backhaul_spark.jobs.metrics import JobsSeen, JobsStanding
 
 S = 10**9
 

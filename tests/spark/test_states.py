@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
-from backhaul_spark.completeness.read import hour_reports_known_at
+from backhaul_spark.completeness.hour_reports import hour_reports_known_at
 from backhaul_spark.completeness.states import DayStates
 from backhaul_spark.rollup import plan as rollup_plan
 from backhaul_spark.rollup import rollup

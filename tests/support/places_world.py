@@ -11,7 +11,7 @@ from backhaul_runtime.clock import SYSTEM_CLOCK
 from backhaul_spark.ingest.batch import Ingest
 from backhaul_spark.places.crossings import Fence
 from backhaul_spark.places.job import Places, PlacesRun
-from backhaul_spark.places.rows import KEYS, figures_of
+from backhaul_spark.places.row_table import KEYS, figures_of
 from backhaul_spark.places.settings import PlacesSettings
 from backhaul_spark.rollup.rollup import run_here
 from backhaul_spark.tables.schemas import FENCES_TABLE, STOPS_TABLE, TRIPS_TABLE

@@ -85,7 +85,7 @@ def max_messages(default: int) -> Callable[..., Any]:
 
 
 def gathered(name: str, kind: type[Any], *options: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a decorator that adds options, whose values the command gets as one dataclass `kind` by this name."""
+    """Make a decorator that adds options; the command gets their values as one dataclass `kind` by this name."""
 
     def add(command: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(command)
@@ -187,7 +187,7 @@ class SeriesSpan:
 
     @property
     def bounds(self) -> tuple[datetime | None, datetime | None]:
-        """Beginning and end, None for what is not said. Raises: OptionError."""
+        """The beginning and the end; None for an option that is not given. Raises: OptionError."""
         from backhaul_spark.query.history import parse_time
 
         return parse_time("--from", self.start), parse_time("--to", self.end)

@@ -108,7 +108,6 @@ class IngestFacts:
     """The rows of the ingest tables up to one ingest, of which those after another one are new.
 
     Args:
-        root: the table root.
         done: up to which ingest completeness reports were judged.
         target: up to which they are judged now.
         coverage: that table, as of `target`.

@@ -40,10 +40,7 @@ class Sought:
         return self.found[np.searchsorted(self.seqs, seqs)]
 
     def take(self, los: Ints, his: Ints, hashes: pa.Array) -> None:
-        """Take in rows of the table `hashes` of this lane.
-
-        All are (rows,): `los` and `his` int64, the first and last seq of each row.
-        """
+        """Take in rows of the table `hashes` of this lane; `los` and `his`, (rows,) int64, are each one's first and last seq."""
         starts, ends = np.searchsorted(self.seqs, los), np.searchsorted(self.seqs, his + 1)
         for row in np.flatnonzero(starts < ends).tolist():
             here = slice(starts[row], ends[row])
@@ -57,7 +54,6 @@ class HashTable:
 
     Args:
         root: the table root. One in which nothing of version 2 has been ingested yet may lack the table.
-        target: the ingest.
     """
 
     def __init__(self, root: str, target: int) -> None:

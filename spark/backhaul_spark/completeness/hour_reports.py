@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -19,7 +20,10 @@ from deltalake import write_deltalake
 
 from backhaul_codec.assurance.completeness import (
     HOUR_NS,
+    Ends,
     HourReport,
+    Missing,
+    Reasoned,
     hours_between,
 )
 from backhaul_runtime.clock import Clock
@@ -31,13 +35,14 @@ from backhaul_spark.tables.delta import (
     make_table,
     one_at_a_time,
     open_coverage,
+    open_table,
     transactions,
 )
 from backhaul_spark.tables.schemas import (
     FORKS_TABLE,
     HOUR_REPORTS_TABLE,
 )
-from backhaul_spark.tables.superseded import STAMP_APP, Superseded, next_stamp_us
+from backhaul_spark.tables.superseded import STAMP_APP, Superseded, next_stamp_us, rows_known_at
 
 # As written in the log of every table: it keeps its former name.
 HOUR_REPORTS_APP = "backhaul-certificates"
@@ -64,10 +69,6 @@ class Judged:
 
 class HourReports:
     """Brings the completeness reports under a table root up to date.
-
-    Args:
-        root: the table root.
-        clock: tells which hours have ended.
 
     Raises:
         TablesBusyError: another run is at work.
@@ -215,3 +216,46 @@ def _table(rows: list[dict[str, Any]]) -> pa.Table:
         )
         columns.append(pa.array(values, plain).cast(each.type))
     return pa.Table.from_arrays(columns, schema=HOUR_REPORTS_TABLE.schema)
+
+
+def hour_reports_known_at(
+    root: str, at: datetime | None, wanted: pc.Expression | None = None
+) -> pa.Table:
+    """Return the completeness reports as they are, or as a reader at time `at` (with its time zone) would have found them.
+
+    Raises:
+        TableMissingError: no hour was ever judged.
+        NotKeptError: superseded ones are kept since a later time only.
+    """
+    if at is None:
+        table = open_table(root, HOUR_REPORTS_TABLE)
+        return dataset_of(table, HOUR_REPORTS_TABLE).to_table(filter=wanted)
+    return rows_known_at(root, HOUR_REPORTS_TABLE, RUN_APP, "certified_at", at, wanted)
+
+
+def hour_reports(root: str, device: str | None = None) -> list[tuple[str, HourReport]]:
+    """Return (device, completeness report) of all devices or one, by device and hour.
+
+    Raises:
+        TableMissingError: no hour was ever judged.
+    """
+    wanted = pc.field("device") == device if device is not None else None
+    rows = hour_reports_known_at(root, None, wanted)
+    rows = rows.sort_by([("device", "ascending"), ("hour", "ascending")])
+    rows = rows.set_column(1, "hour", rows.column("hour").cast(pa.int64()))
+    return [(row["device"], _hour_report(row)) for row in rows.to_pylist()]
+
+
+def _hour_report(row: dict[str, Any]) -> HourReport:
+    explained = json.loads(row["explained_ranges"])
+    return HourReport(
+        row["hour"] * 1000,
+        row["state"],
+        tuple(json.loads(row["epochs"])),
+        tuple(Missing(*each) for each in json.loads(row["missing_ranges"])),
+        tuple(
+            Reasoned(lane, epoch, low, high or 0, why) for lane, epoch, low, high, why in explained
+        ),
+        row["why"],
+        tuple(Ends(*each) for each in json.loads(row["chain"] or "[]")),
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -105,10 +105,8 @@ def find_together(
     rows = rows_of(readings, step_ns)
     detector = JointDetector(len(names), JointTuning(learning=learning))
     judged = [detector.judge(row.values) for row in rows]
-    alarms = np.array([judgement.score >= threshold for judgement in judged], dtype=bool)
     found = []
-    for first, last in episodes(alarms, quiet):
-        worst = max(range(first, last + 1), key=lambda at: judged[at].score)
+    for first, last, worst in _stretches([each.score for each in judged], threshold, quiet):
         shares = zip(names, judged[worst].parts, strict=True)
         parts = dict(sorted(shares, key=lambda part: -part[1]))
         start_ns, end_ns, worst_ns = (rows[at].time_ns for at in (first, last, worst))
@@ -146,22 +144,20 @@ def find(
     """Run a new detector over a series in the order of its times, and return its findings."""
     detector = Detector()
     judged = [detector.judge(*reading) for reading in zip(times_ns, values, strict=True)]
-    alarms = np.array([judgement.score >= threshold for judgement in judged], dtype=bool)
     found = []
-    for first, last in episodes(alarms, quiet):
-        worst = max(range(first, last + 1), key=lambda at: judged[at].score)
-        found.append(
-            UnusualStretch(
-                times_ns[first],
-                times_ns[last],
-                times_ns[worst],
-                values[worst],
-                judged[worst].usual,
-                judged[worst].score,
-                judged[worst].parts,
-            )
-        )
+    for first, last, worst in _stretches([each.score for each in judged], threshold, quiet):
+        when_ns = times_ns[first], times_ns[last], times_ns[worst]
+        score, usual, parts = judged[worst]
+        found.append(UnusualStretch(*when_ns, values[worst], usual, score, parts))
     return found
+
+
+def _stretches(
+    scores: Sequence[float], threshold: float, quiet: int
+) -> Iterator[tuple[int, int, int]]:
+    """Yield the first and the last alarm of each episode, and the worst."""
+    for first, last in episodes(np.array(scores) >= threshold, quiet):
+        yield first, last, max(range(first, last + 1), key=scores.__getitem__)
 
 
 def episodes(alarms: Flags, quiet: int) -> list[tuple[int, int]]:

@@ -77,7 +77,6 @@ class JointDetector:
 
     Args:
         signals: how many; 2 to SIGNALS_MAX.
-        tuning: the constants.
         state: (floats_of(signals),) float64 that it keeps its state in; zeros are a new detector.
     """
 

@@ -29,7 +29,6 @@ class JoinedRows:
     Each series' own readings come in the order of their times.
 
     Args:
-        series: how many.
         step_ns: the time that one row stands for.
         state: (floats_of(series),) float64 that it keeps its state in; zeros at first.
     """

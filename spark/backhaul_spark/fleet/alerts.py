@@ -35,13 +35,9 @@ def fresh_days(now_ns: int) -> list[date]:
 def anomaly_alerts(
     rows: Iterable[Mapping[str, Any]], day: date, hour: int | None, now_ns: int
 ) -> list[dict[str, Any]]:
-    """Return the alerts of one scope's rows, as rows of ALERTS; none where the scope is old.
+    """Return the alerts of one scope's rows, as rows of ALERTS; none where the scope is old at `now_ns`, ns since 1970.
 
-    Args:
-        rows: of the table `anomalies`, those that stand and those that were withdrawn.
-        day: that was judged.
-        hour: of it; None: the whole day.
-        now_ns: ns since the Unix epoch.
+    `rows`: of the table `anomalies`, those that stand and those that were withdrawn.
     """
     time_ns = end_ns(day, hour)
     if now_ns - time_ns > FRESH_NS:

@@ -7,6 +7,7 @@ keeps its distance hour after hour. A reading that was stored before it was take
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,26 +65,13 @@ class HandedOver:
 
 
 def handed_over_later(points: Any, windows: Windows) -> HandedOver | None:
-    """Return which devices handed readings of these windows over after them; None for none.
-
-    Args:
-        points: the points table as an Arrow dataset.
-        windows: the time that the readings speak of.
-    """
+    """Return which devices handed readings of these windows over after them, by the points as a dataset; None for none."""
     stored = pc.field("stored_at")
     end = pa.scalar(windows.end_us).cast(pa.timestamp("us", tz="UTC"))
     where = (pc.field("date") == windows.first) & (stored >= end) & _of_vehicles()
-    plan = [
-        ("scan", acero.ScanNodeOptions(
-            points, columns=["device", "stored_at", "letter", "date"], filter=where)),
-        ("filter", acero.FilterNodeOptions(where)),
-        ("project", acero.ProjectNodeOptions(
-            [pc.field("device"), stored.cast(pa.int64())], ["device", "us"])),
-        ("aggregate", acero.AggregateNodeOptions(
-            [("us", "hash_min", None, "first"), ("us", "hash_max", None, "last")], keys=["device"])),
-    ]  # fmt: skip
-    steps = [acero.Declaration(name, options) for name, options in plan]
-    found = acero.Declaration.from_sequence(steps).to_table()
+    columns = {"device": pc.field("device"), "us": stored.cast(pa.int64())}
+    figures = {"first": ("us", "hash_min"), "last": ("us", "hash_max")}
+    found = _summed(points, where, columns, figures, ["device"])
     if not found.num_rows:
         return None
     first_us, last_us = pc.min(found.column("first")).as_py(), pc.max(found.column("last")).as_py()
@@ -95,15 +83,31 @@ def _of_vehicles() -> Any:
     return pc.field("letter").isin([FRAME.letter, POINT.letter])
 
 
+def _summed(
+    points: Any,
+    where: pc.Expression,
+    columns: Mapping[str, pc.Expression],
+    figures: Mapping[str, tuple[str, str]],
+    keys: list[str],
+) -> pa.Table:
+    """Return figures (column, function) of rows of points by keys; the rows stream through."""
+    read = ["device", "stored_at", "time_ns", "clock", "letter", "date"]
+    sums = [(column, function, None, name) for name, (column, function) in figures.items()]
+    plan = {
+        "scan": acero.ScanNodeOptions(points, columns=read, filter=where),
+        "filter": acero.FilterNodeOptions(where),
+        "project": acero.ProjectNodeOptions([*columns.values()], [*columns]),
+        "aggregate": acero.AggregateNodeOptions(sums, keys=keys),
+    }
+    steps = [acero.Declaration(name, options) for name, options in plan.items()]
+    return acero.Declaration.from_sequence(steps).to_table()
+
+
 def stored_lags(points: Any, span: Windows | HandedOver) -> pa.Table:
     """Return of each device and hour of storing the smallest age of a point (schema LAGS).
 
     Streams through the points of the time, whatever day they speak of: a clock that is a week
-    behind writes into another day's partition.
-
-    Args:
-        points: the points table as an Arrow dataset.
-        span: the time in which they were stored; of all devices, or of some.
+    behind writes into another day's partition. `span` is the time in which they were stored, of all devices or of some.
     """
     stored = pc.field("stored_at")
     low, high = (
@@ -118,40 +122,18 @@ def stored_lags(points: Any, span: Windows | HandedOver) -> pa.Table:
         pa.float64(), safe=False
     ) / pc.scalar(1000.0)
     unset = pc.field("clock").cast(pa.int64()) == UNSET
-    plan = [
-        (
-            "scan",
-            acero.ScanNodeOptions(
-                points, columns=["device", "stored_at", "time_ns", "clock", "letter"], filter=where
-            ),
-        ),
-        ("filter", acero.FilterNodeOptions(where)),
-        (
-            "project",
-            acero.ProjectNodeOptions(
-                [
-                    pc.field("device"),
-                    pc.divide(stored_us, pc.scalar(HOUR_US)),
-                    lag_us,
-                    unset.cast(pa.int64()),
-                ],
-                ["device", "hour", "lag_us", "unset"],
-            ),
-        ),
-        (
-            "aggregate",
-            acero.AggregateNodeOptions(
-                [
-                    ("lag_us", "hash_min", None, "lag_us"),
-                    ("lag_us", "hash_count", None, "points"),
-                    ("unset", "hash_sum", None, "unset"),
-                ],
-                keys=["device", "hour"],
-            ),
-        ),
-    ]
-    steps = [acero.Declaration(name, options) for name, options in plan]
-    found = acero.Declaration.from_sequence(steps).to_table()
+    columns = {
+        "device": pc.field("device"),
+        "hour": pc.divide(stored_us, pc.scalar(HOUR_US)),
+        "lag_us": lag_us,
+        "unset": unset.cast(pa.int64()),
+    }
+    figures = {
+        "lag_us": ("lag_us", "hash_min"),
+        "points": ("lag_us", "hash_count"),
+        "unset": ("unset", "hash_sum"),
+    }
+    found = _summed(points, where, columns, figures, ["device", "hour"])
     return found.select(LAGS.names).cast(LAGS)
 
 

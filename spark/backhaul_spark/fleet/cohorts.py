@@ -39,7 +39,6 @@ class Cohorts:
     """The devices of a fleet by model and firmware.
 
     Args:
-        devices: their ids.
         models, firmwares: of each device, "" where unknown. Devices of unknown model are a cohort
             too; so are those of unknown firmware.
     """

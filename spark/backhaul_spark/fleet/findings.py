@@ -115,33 +115,19 @@ def ratio_words(value: float, expected: float) -> str:
     return f"{number(value - expected)} an hour faster"
 
 
-def drain_text(signal: Signal, value: float, expected: float, who: str) -> str:
-    """Say that a device's store runs empty too fast."""
-    faster = ratio_words(value, expected)
-    return f"{signal} falls {faster} than {who}: {number(value)} an hour against {number(expected)}"
-
-
-def level_text(signal: Signal, value: float, expected: float, who: str) -> str:
-    """Say that a device lies above or below its peers."""
-    side = "above" if value > expected else "below"
-    away = number(abs(value - expected))
-    return f"{signal} lies {away} {side} {who}: {number(value)} against {number(expected)}"
-
-
-def drift_text(signal: Signal, value: float, expected: float, who: str) -> str:
-    """Say that a device leaves its peers hour by hour."""
-    way = "up" if value > expected else "down"
-    return f"{signal} drifts {way} by {number(abs(value - expected))} an hour, away from {who}"
-
-
-def moved_text(signal: Signal, value: float, expected: float, who: str) -> str:
-    """Say that a device left its own past."""
-    way = "up" if value > expected else "down"
-    away = number(abs(value - expected))
+def measured_text(kind: str, signal: Signal, value: float, expected: float, who: str) -> str:
+    """Say how a device's measure (fleet/measures.py) differs from that of its peers, `who`."""
+    more, away = value > expected, number(abs(value - expected))
+    if kind == "drain":
+        faster = ratio_words(value, expected)
+        return f"{signal} falls {faster} than {who}: {number(value)} an hour against {number(expected)}"
+    if kind == "level":
+        side = "above" if more else "below"
+        return f"{signal} lies {away} {side} {who}: {number(value)} against {number(expected)}"
+    way = "up" if more else "down"
+    if kind == "drift":
+        return f"{signal} drifts {way} by {away} an hour, away from {who}"
     return f"{signal} drifts: it has moved {way} by {away} against its own days before, and {who} have not"
-
-
-MEASURED = {"drain": drain_text, "level": level_text, "drift": drift_text, "moved": moved_text}
 
 
 def stuck_text(signal: Signal, value: float, hours: int, readings: int, who: str) -> str:

@@ -53,15 +53,8 @@ class Apart:
 def firmwares_apart(values: Floats, cohorts: Cohorts, *, only_above: bool) -> list[Apart]:
     """Return the firmwares whose devices' values stand apart.
 
-    `values` is (devices,) float64.
-
-    Where only two are there nothing says which one is right: the newer is named, or with
-    `only_above` (a drain) the one above.
-
-    Args:
-        values: one a device, NaN where there is none.
-        cohorts: of the same devices.
-        only_above: whether only greater values are an anomaly.
+    `values` is (devices,) float64, NaN where there is none. Where only two are there nothing says which one is right: the newer is named, or with
+    `only_above` (a drain, of which only more is an anomaly) the one above.
     """
     found = []
     for at, model in enumerate(cohorts.model_names):

@@ -45,11 +45,7 @@ class HourStates:
     def standing(self, devices: Sequence[str], seen: Flags) -> NDArray[np.int8]:
         """Return the code of every hour: a row a device, a column an hour.
 
-        `seen` is (devices, hours) bool; the result is int8.
-
-        Args:
-            devices: all of them.
-            seen: of which hours there are readings, in the same shape.
+        `seen` is (devices, hours) bool: of which hours there are readings; the result is int8, of the same shape.
         """
         codes = np.where(seen, UNREPORTED, NOTHING).astype(np.int8)
         codes[self._rows(devices), self.column] = _CODES[self.state]

@@ -20,8 +20,8 @@ from deltalake import DeltaTable, write_deltalake
 from backhaul_runtime.clock import Clock
 from backhaul_spark.fleet.findings import Coverage, FleetFinding
 from backhaul_spark.fleet.readings import CELLS_MAX
-from backhaul_spark.fleet.restated import Row, as_table, versioned, withdrawn
 from backhaul_spark.fleet.settings import FleetSettings
+from backhaul_spark.fleet.standing import Row, as_table, versioned, withdrawn
 from backhaul_spark.fleet.survey import Survey, Surveyor, day_before
 from backhaul_spark.fleet.unjudged import UnjudgedPart
 from backhaul_spark.tables.delta import (
@@ -65,10 +65,7 @@ class FleetJob:
     """Finds the anomalies of days and hours.
 
     Args:
-        root: the table root.
         clock: for `computed_at`, and for which hours have been.
-        settings: what the fleet says of itself.
-        cells_max: see sync/newest_readings.py.
         after: called with the name of each step when it is done; tests end the process there.
     """
 

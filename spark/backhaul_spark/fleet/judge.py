@@ -44,8 +44,6 @@ class Judge:
     """Judges one scope (a day or an hour): signal by signal, then all together.
 
     Args:
-        cohorts: of all devices.
-        coverage: of each device.
         signals: how many will be judged; the more, the higher each one's limit.
         drains: those whose fall is an anomaly, such as battery.soc.
         clock_unknown: devices of which nothing tells whether the clock was right.
@@ -129,7 +127,7 @@ class Judge:
             peers = int(measure.reference.peers[row])
             value, expected = float(measure.shown[row]), float(measure.expected[row])
             who = words.peers(peers, cohort)
-            text = words.MEASURED[measure.kind](signal, value, expected, who)
+            text = words.measured_text(measure.kind, signal, value, expected, who)
             kind: words.Kind = "drift" if measure.kind == "moved" else measure.kind
             score = float(abs(measure.score[row]) / limit)
             self._found.append(
@@ -252,13 +250,8 @@ class Judge:
     def silent(self, points: Ints, last_seen: Sequence[str]) -> None:
         """Take in the devices that sent next to nothing in the scope.
 
-        `points` is (devices,) int64.
-
-        Where most of a cohort is silent that is one finding, and not one a vehicle.
-
-        Args:
-            points: readings of each device.
-            last_seen: when each device last was, before the scope.
+        `points` is (devices,) int64, readings; `last_seen` says when each device was, before the scope. Where most of a
+        cohort is silent that is one finding, and not one a vehicle.
         """
         cohorts, seen = self._cohorts, self.heard(points)
         together = np.bincount(cohorts.cohort, minlength=len(cohorts.names))

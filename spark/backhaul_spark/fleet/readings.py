@@ -134,12 +134,7 @@ class Census:
 
 
 class Readings:
-    """The rollups, opened for questions about the whole fleet.
-
-    Args:
-        dataset: the rollups as an Arrow dataset.
-        cells_max: the limit named CELLS_MAX above.
-    """
+    """The rollups, opened for questions about the whole fleet."""
 
     def __init__(self, dataset: Any, cells_max: int = CELLS_MAX) -> None:
         self._dataset = dataset

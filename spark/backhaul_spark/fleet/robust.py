@@ -23,12 +23,8 @@ Z_MIN = 4.0
 def group_median(values: Floats, group: Ints, groups: int) -> tuple[Floats, Ints]:
     """Return the median of each group and how many values it has; NaN values are in no group.
 
-    `values` is (n,) float64, `group` (n,) int64; medians and numbers are (groups,).
-
-    Args:
-        values: shape (n,).
-        group: of each value, 0 to `groups` - 1.
-        groups: how many there are; an empty one's median is NaN.
+    `values` is (n,) float64, `group` (n,) int64, from 0 to `groups` - 1; medians and numbers are (groups,). The median
+    of an empty group is NaN.
     """
     ordered, start, sizes = _by_group(values, group, groups)
     median = np.full(groups, np.nan)
@@ -75,16 +71,12 @@ def group_scale(values: Floats, group: Ints, groups: int, centre: Floats) -> Flo
 def tail_limit(scores: Floats, probability: float) -> float:
     """Return the |score| that noise exceeds with at most `probability`, judged by its own tail.
 
-    `scores` is (devices,) float64, without a unit.
+    `scores` is (devices,) float64, of all devices and without a unit; `probability` is that of one score.
 
     Between the greatest tenth and the greatest fiftieth the tail is taken for a power law and drawn
     on from there: heavier than normal noise, and as heavy as heavy-tailed noise shows itself to be.
     Few scores know little of their tail, so the index is lowered by its standard error. Before that
     go those that are out by any measure: a fiftieth may be anomalies, and would raise their own limit.
-
-    Args:
-        scores: of all devices, anomalies among them.
-        probability: of one score.
 
     Returns:
         The limit, at least Z_MIN; infinity if the scores have no scale.

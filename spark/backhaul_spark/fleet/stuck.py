@@ -43,13 +43,8 @@ class Stuck:
 def find_stuck(cohorts: Cohorts, cells: Cells, past: Cells | None, level: Ints) -> Stuck:
     """Find the devices that stand still for hours in which their peers do not.
 
-    `level` is (devices,) int64.
-
-    Args:
-        cohorts: of all devices.
-        cells: one signal by the hour.
-        past: by the day, the days before, oldest first; None where nothing is known of them.
-        level: at which level each device's peers are (cohorts.py).
+    `cells` are by the hour, `past` by the day, oldest first; None where nothing is known of the days before.
+    `level` is (devices,) int64, that of each device's peers (cohorts.py).
     """
     hours, count, value = longest_runs(cells)
     present: Flags = np.logical_or.reduce(cells.count > 0, axis=1)

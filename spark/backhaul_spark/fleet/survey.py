@@ -96,10 +96,7 @@ class Surveyor:
     """Opens the tables under a root for surveys.
 
     Args:
-        root: the table root.
-        settings: what the fleet says of itself.
         now_ns: hours after it are not expected.
-        cells_max: see sync/newest_readings.py.
     """
 
     def __init__(

@@ -63,10 +63,7 @@ def unjudged_parts(
 ) -> list[UnjudgedPart]:
     """Return the rows of the table, in a fixed order; at most ROWS_MAX devices by name for a reason and signal.
 
-    Args:
-        gaps: by signal.
-        clock_unknown: devices of which nothing tells whether the clock was right.
-        signals_left_out: how many signals there were beyond those that are judged.
+    `clock_unknown`: devices of which nothing tells whether the clock was right.
     """
     found: list[UnjudgedPart] = []
     for signal, gap in sorted(gaps.items()):
@@ -101,11 +98,7 @@ def _each(
 
 
 def not_compared(devices: Mapping[Signal, int]) -> str:
-    """Return a sentence about the signals that too few devices have to be compared, "" for none.
-
-    Args:
-        devices: how many devices had readings of each signal, in the whole fleet.
-    """
+    """Return a sentence about the signals that too few devices of the fleet have to be compared, "" for none."""
     few = sorted(signal for signal, number in devices.items() if number < _NEEDED)
     if not few:
         return ""

@@ -72,7 +72,6 @@ class Ingest:
 
     Args:
         root: the table root, a directory or an object store URI.
-        clock: for `ingested_at`.
         after: called with the name of each step when it is done; tests end the process there.
     """
 

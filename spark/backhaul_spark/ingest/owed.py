@@ -32,8 +32,6 @@ class Owed:
 
     Args:
         places: those of the table `rejects`, settled ones among them: they turn out to be repeats.
-        endpoint: of the hub.
-        clock: steady.
     """
 
     def __init__(self, places: Iterable[Place], endpoint: Endpoint, clock: Clock) -> None:

@@ -29,10 +29,7 @@ class IngestQuery:
     """One streaming query that feeds one Ingest.
 
     Args:
-        spark: the session.
-        ingest: the writer of the tables.
         source: options of the jetstream source; format and onGap are set here.
-        clock: for `ingested_at`.
         said: called in the driver after each batch that did something.
         checkpoint: where Spark keeps its place, if not beside the tables: Hadoop must know the
             file system, where the tables need only delta-rs and Arrow to.

@@ -96,8 +96,6 @@ class TableErasure:
     """Erases vehicles from the tables under a root.
 
     Args:
-        root: the table root.
-        clock: for when it was done.
         after: called with the name of each table when it is done; tests end the process there.
     """
 

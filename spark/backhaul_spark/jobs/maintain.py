@@ -97,8 +97,6 @@ class Maintenance:
     """One run over the tables under a root; those that are not there are passed over.
 
     Args:
-        root: the table root.
-        clock: tells which days are over.
         after: called with the name of each step when it is done; tests end the process there.
     """
 

@@ -1,16 +1,18 @@
-"""Metrics of the jobs: how far behind the hub's streams, and behind one another. Pure.
+"""How far the jobs are behind the hub's streams, and behind one another: as metrics, and which stands still. Pure.
 
 None has a device for a label, as of the hub's (docs/metrics.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from backhaul_codec.assurance.metrics import Metric, Sample
+from backhaul_codec.protocol.history import Alive, JobStand
+from backhaul_spark.tables.schemas import ROLLUPS_TABLE
 
-INGEST_JOB, TWIN_JOB = "ingest", "twin"
+INGEST_JOB, TWIN_JOB, ROLLUP_JOB = "ingest", "twin", "rollup"
 READS = {INGEST_JOB: ("UP_", "IMPORT"), TWIN_JOB: ("UP_",)}
 """How the names of the streams begin that a job reads, of those that are looked at."""
 _P = "backhaul_spark_"
@@ -76,3 +78,34 @@ def samples(seen: JobsSeen | None) -> Iterator[Sample]:
     yield Sample(ROLLUP_BEHIND, max(seen.ingested - seen.rolled_up, 0))
     for table, written_ns in seen.written_ns.items():
         yield Sample(WRITTEN, written_ns / 1e9, (table,))
+
+
+class JobsStanding:
+    """Says which job is behind, and not a step further since: compares each look with those before it."""
+
+    def __init__(self) -> None:
+        self.alive = Alive()
+        """What to say of the last look."""
+        self._moved: dict[str, tuple[Hashable, int]] = {}
+        # By job: where it was, and when it came there or was last seen behind nothing (ns).
+
+    def take(self, seen: JobsSeen) -> None:
+        """Take in a look."""
+        stands = []
+        for job, at, behind in _jobs(seen):
+            known = self._moved.get(job)
+            if known is None or known[0] != at or behind == 0:
+                known = self._moved[job] = (at, seen.looked_ns)
+            still_s = (seen.looked_ns - known[1]) / 1e9 if behind else 0.0
+            stands.append(JobStand(job, behind, still_s))
+        self.alive = Alive(seen.looked_ns, tuple(stands), dict(seen.written_ns), seen.erased)
+
+
+def _jobs(seen: JobsSeen) -> Iterator[tuple[str, Hashable, int | None]]:
+    """Yield each job, where it is, and how far behind."""
+    for job, read in seen.read_seqs.items():
+        behind = None if seen.last_seqs is None else sum(behind_of(seen, job).values())
+        yield job, tuple(sorted(read.items())), behind
+    # Where it has never run, nobody runs it.
+    if ROLLUPS_TABLE.name in seen.written_ns:
+        yield ROLLUP_JOB, seen.rolled_up, max(seen.ingested - seen.rolled_up, 0)

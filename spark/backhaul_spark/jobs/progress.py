@@ -6,7 +6,6 @@ checkpoints do: a file `offsets/N` a batch, and beside it `commits/N` once the b
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
@@ -16,11 +15,11 @@ from pyarrow import fs  # type: ignore[import-untyped]
 from backhaul_runtime.clock import Clock
 from backhaul_spark.checkpoint import FILE, checkpoint_uri, with_scheme
 from backhaul_spark.errors import HubServerError
+from backhaul_spark.ingest.checkpoint_files import end_of_batch
 from backhaul_spark.jobs.erase import erased_devices
 from backhaul_spark.jobs.metrics import INGEST_JOB, TWIN_JOB, JobsSeen
 from backhaul_spark.nats.direct_get import list_streams
 from backhaul_spark.nats.endpoint import Endpoint
-from backhaul_spark.nats.offsets import from_json
 from backhaul_spark.rollup.rollup import ROLLUP_APP
 from backhaul_spark.tables.delta import committed_ingest, open_if_there
 from backhaul_spark.tables.files import filesystem
@@ -49,10 +48,8 @@ class JobsProgress:
     """Looks at the jobs of one table root.
 
     Args:
-        root: the table root.
         endpoint: the hub, with a login that lists its streams.
         patterns: which streams the jobs read.
-        clock: for when it looked.
         checkpoint: of ingest, if not beside the tables.
         said: is called when the hub does not answer, with why, once for each reason; and with "" when it does again.
     """
@@ -104,11 +101,7 @@ class JobsProgress:
 
 
 def read_seqs(checkpoint: str) -> dict[str, int] | None:
-    """Return the last sequence of each stream that a query has done with; None if it never ran.
-
-    Args:
-        checkpoint: its URI.
-    """
+    """Return the last sequence of each stream that a query has done with, by its checkpoint's URI; None if it never ran."""
     system, root = filesystem(checkpoint.removeprefix(FILE))
     with suppress(FileNotFoundError):
         done = [
@@ -117,10 +110,7 @@ def read_seqs(checkpoint: str) -> dict[str, int] | None:
             if each.base_name.isdigit()
         ]
         if done:
-            with system.open_input_stream(f"{root}/offsets/{max(done)}") as file:
-                # A version, what Spark says of the batch, and one line a source, of which there is one.
-                offset = json.loads(file.read().splitlines()[2])
-            return {name: mark.seq for name, mark in from_json(offset).items()}
+            return {name: mark.seq for name, mark in end_of_batch(checkpoint, max(done)).items()}
     return None
 
 

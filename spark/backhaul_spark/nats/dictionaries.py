@@ -38,9 +38,7 @@ class DictionaryReader:
     ) -> list[bytes | CodecError]:
         """Return each message as one that needs no dictionary, or why that is not possible.
 
-        Args:
-            devices: whose each message is.
-            bodies: messages as UP has them; `peek` accepts each.
+        `devices`: whose each message is; `bodies`: messages as UP has them, each of which `peek` accepts.
 
         Raises:
             HubServerError: the hub's server did not answer.

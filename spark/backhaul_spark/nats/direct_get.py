@@ -63,7 +63,7 @@ class Reader:
             page = self._api("STREAM.LIST", {"offset": offset})
             if missing := [each for each in page.get("missing") or () if _fits(each, patterns)]:
                 # Of a cluster: these are streams that no server leads at this moment.
-                raise ServerBehindError(self.connection.server, ", ".join(missing), "has no leader")
+                raise self._behind(", ".join(missing), "has no leader")
             streams = page.get("streams") or []
             total = int(page.get("total", 0))
             offset += max(1, len(streams))
@@ -88,8 +88,11 @@ class Reader:
         answer, refusal = read_answer(body)
         if refusal is not None and refusal.err_code != STREAM_NOT_FOUND:
             # Of a cluster: it is there, and nobody leads it at this moment.
-            raise ServerBehindError(self.connection.server, name, refusal.description)
+            raise self._behind(name, refusal.description)
         return {} if refusal is not None else {name: _stream_info(answer)}
+
+    def _behind(self, stream: str, detail: str) -> ServerBehindError:
+        return ServerBehindError(self.connection.server, stream, detail)
 
     def _api_of(self, stream: str) -> str:
         return api_of(self.connection.api, stream)
@@ -107,7 +110,7 @@ class Reader:
         # Without a refusal it is an older hub, which has no such stream, and exports none.
         if refusal is None or refusal.err_code in (MESSAGE_NOT_FOUND, STREAM_NOT_FOUND):
             return None
-        raise ServerBehindError(self.connection.server, stream, refusal.description)
+        raise self._behind(stream, refusal.description)
 
     def _of_leader(
         self, stream: str, **query: int | str
@@ -176,7 +179,7 @@ class Reader:
         if refusal is not None and refusal.err_code == MESSAGE_NOT_FOUND:
             return
         if found is None or found.seq <= hi:
-            raise ServerBehindError(self.connection.server, stream, f"is not there yet at {lo}")
+            raise self._behind(stream, f"is not there yet at {lo}")
 
     def _require_gone(self, stream: str, missing: Iterable[tuple[int, int]]) -> None:
         """Make sure that the stream's leader has nothing of these ranges, nor another server.
@@ -193,22 +196,16 @@ class Reader:
             return
         if info.last_seq < missing[-1][1]:
             # A leader that the others have replaced, and that has not heard of it yet.
-            raise ServerBehindError(
-                self.connection.server, stream, f"ends at {info.last_seq} there"
-            )
+            raise self._behind(stream, f"ends at {info.last_seq} there")
         for lo, hi in missing:
             found, refusal = self._of_leader(stream, seq=lo, next_by_subj=">")
             if found is None and (refusal is None or refusal.err_code != MESSAGE_NOT_FOUND):
-                raise ServerBehindError(
-                    self.connection.server, stream, f"has no leader to ask for {lo}"
-                )
+                raise self._behind(stream, f"has no leader to ask for {lo}")
             if found is not None and found.seq <= hi:
-                raise ServerBehindError(
-                    self.connection.server, stream, f"is not there yet at {found.seq}"
-                )
+                raise self._behind(stream, f"is not there yet at {found.seq}")
             if seq := self.anywhere(stream, lo, hi):
                 what = f"is led by a server that lacks {seq}, which another has,"
-                raise ServerBehindError(self.connection.server, stream, what)
+                raise self._behind(stream, what)
 
     def anywhere(self, stream: str, lo: int, hi: int) -> int:
         """Return the first of messages `lo` to `hi` that a server of the cluster has, 0 where none answers with any."""
@@ -258,9 +255,7 @@ class Reader:
         if status == b"503":
             if self.streams([stream])[stream].direct:
                 # Whoever reads it for others is known to a cluster's servers a little later.
-                raise ServerBehindError(
-                    self.connection.server, stream, "is read by nobody just now"
-                )
+                raise self._behind(stream, "is read by nobody just now")
             raise StreamClosedError(stream)
         text = header[9:].split(b"\r\n", 1)[0].decode(errors="replace")
         raise HubProtocolError(self.connection.server, f"direct get of {stream}: {text}")

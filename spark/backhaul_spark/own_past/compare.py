@@ -40,12 +40,9 @@ class Unlike:
 def unlike_past(levels: Floats, past_levels: Floats | None, past_spreads: Floats | None) -> Unlike:
     """Compare the hours of a day with the days before.
 
-    All are float64, in the unit of the signal; `past_spreads` is (devices, days).
-
-    Args:
-        levels: mean of each hour, shape (devices, hours); NaN for none.
-        past_levels: mean of each day before, shape (devices, days); None where nothing is known of them.
-        past_spreads: greatest minus smallest reading of each of these days.
+    All are float64, in the unit of the signal. `levels` are means of hours, (devices, hours), NaN for none;
+    `past_levels` those of the days before, (devices, days), None where nothing is known of them; `past_spreads` the
+    greatest minus the smallest reading of each of these days.
     """
     count = len(levels)
     nothing = np.full(count, np.nan)

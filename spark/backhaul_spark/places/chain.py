@@ -19,7 +19,6 @@ class HourChain:
     """One device in one round.
 
     Args:
-        device: its id.
         touched: hours since 1970 that readings have come into, one at least.
 
     Attributes:

@@ -15,11 +15,7 @@ from backhaul_spark.places.fixes import Fix
 
 
 class Shapes:
-    """Fences made ready for many questions.
-
-    Args:
-        fences: all of them.
-    """
+    """Fences made ready for many questions."""
 
     def __init__(self, fences: Sequence[Fence]) -> None:
         self._fences = [_Shape(fence) for fence in fences]

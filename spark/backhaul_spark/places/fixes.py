@@ -47,12 +47,8 @@ class Pairing(msgspec.Struct, array_like=True):
     def take(self, lat: Series, lon: Series, settings: PlacesSettings) -> list[Fix]:
         """Return the fixes that these readings complete; each reading is in one at most.
 
-        A fix has the later of its two times. Those that are no place on earth are left out.
-
-        Args:
-            lat: later than those before them.
-            lon: the same.
-            settings: the limits.
+        A fix has the later of its two times. Those that are no place on earth are left out. The readings are later than
+        those before them.
         """
         (lat_ns, lats), (lon_ns, lons) = lat, lon
         lats, lons = lats * settings.degrees, lons * settings.degrees

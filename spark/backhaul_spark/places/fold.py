@@ -46,13 +46,7 @@ class VehicleFold(msgspec.Struct):
     def take(
         self, readings: Mapping[Role, Series], inside: Inside, settings: PlacesSettings
     ) -> list[tuple[str, Row]]:
-        """Add the readings of an hour; return the rows that are certain now: (table, row).
-
-        Args:
-            readings: by role, later than those before them.
-            inside: tells who is in which fence.
-            settings: the limits.
-        """
+        """Add the readings of an hour, later than those before them; return the rows that are certain now: (table, row)."""
         pairs = self.pairing.take(readings.get("lat", NONE), readings.get("lon", NONE), settings)
         believed = self.cleaning.take(pairs, settings)
         fixes = [fix for fix, _ in believed]

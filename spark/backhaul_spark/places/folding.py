@@ -15,8 +15,7 @@ from backhaul_spark.arrays import Ints
 from backhaul_spark.places.chain import HourChain
 from backhaul_spark.places.crossings import Fence
 from backhaul_spark.places.fold import VehicleFold
-from backhaul_spark.places.row_table import Recomputed
-from backhaul_spark.places.rows import complete
+from backhaul_spark.places.row_table import Recomputed, complete
 from backhaul_spark.places.settings import PlacesSettings
 from backhaul_spark.places.stored import Stored
 from backhaul_spark.places.tasks import STATES, FoldHours, Stretch, cut
@@ -28,15 +27,7 @@ TASK_HOURS = 1 << 10
 
 
 class Folding:
-    """The tables of points and states as loaded, and the way to rows.
-
-    Args:
-        points: the table of points.
-        states: the table of states.
-        run_tasks: runs tasks and returns their tables, in order.
-        settings: series and limits.
-        fences: all of them.
-    """
+    """The tables of points and states as loaded, and the way to rows."""
 
     def __init__(
         self,
@@ -54,10 +45,7 @@ class Folding:
     ) -> tuple[list[HourChain], Recomputed]:
         """Return the chain of each device, computed to its end, and the rows of all.
 
-        Args:
-            files: of points, as of files_of.
-            due: by device the hours that were touched.
-            ingest: readings of later ones are left out.
+        `files`: of points, as of files_of; `due`: by device the touched hours. Readings of ingests after `ingest` are left out.
         """
         stored = Stored(self._states, due)
         chains = [HourChain(device, hours) for device, hours in sorted(due.items())]

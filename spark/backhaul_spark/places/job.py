@@ -66,7 +66,7 @@ SPECS = (TRIPS_TABLE, STOPS_TABLE, FENCES_TABLE)
 
 @dataclass(frozen=True, slots=True)
 class PlacesRun(Round):
-    """The result of one run: rows of all three tables, and of what is too late hours of devices.
+    """The result of one run: rows of all three tables; `too_late` counts hours of devices.
 
     `withdrawn` rows are no more; `anew`: all of it was computed anew, as settings or fences are others.
     """
@@ -79,11 +79,7 @@ class Places:
     """One restatement of trips, stops and fences under a table root.
 
     Args:
-        root: the table root.
-        clock: for `restated_at`.
         runner: runs tasks and returns their tables, in order (`rollup.run_here`, `rollup.run_on`).
-        settings: series and limits.
-        fences: all of them.
         after: called with the name of each step when it is done; tests end the process there.
 
     Raises:

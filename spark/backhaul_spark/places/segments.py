@@ -196,13 +196,9 @@ class Segments(msgspec.Struct, array_like=True):
     def take(
         self, fix: Fix, use: Use, *, moved: bool, settings: PlacesSettings
     ) -> list[tuple[str, Row]]:
-        """Add a fix; return the rows that are certain now: (`trips` or `stops`, row).
+        """Add a fix, and the use since the one before it; return the rows that are certain now: (`trips` or `stops`, row).
 
-        Args:
-            fix: later than those before it.
-            use: since the fix before it.
-            moved: it was carried to here unseen.
-            settings: the limits.
+        `moved`: the vehicle was carried to here unseen.
         """
         last, self.last = self.last, fix
         if last is None:

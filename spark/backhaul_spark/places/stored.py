@@ -31,12 +31,7 @@ Hours: TypeAlias = dict[str, dict[int, str]]
 
 
 class Stored:
-    """The states of some devices, read day by day as they are asked for.
-
-    Args:
-        table: as loaded.
-        devices: whose.
-    """
+    """The states of some devices, read day by day as they are asked for."""
 
     def __init__(self, table: DeltaTable, devices: Collection[str]) -> None:
         self._data = dataset_of(table, PLACE_STATES_TABLE)

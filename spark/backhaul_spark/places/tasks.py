@@ -9,7 +9,6 @@ from itertools import pairwise
 import msgspec
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
-import pyarrow.compute as pc  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
 from backhaul_codec.points import FLOAT64, INT64, UINT64
@@ -21,7 +20,7 @@ from backhaul_spark.places.fence_shapes import Shapes
 from backhaul_spark.places.fold import Inside, VehicleFold
 from backhaul_spark.places.segments import Row
 from backhaul_spark.places.settings import Names, PlacesSettings, Role
-from backhaul_spark.rollup.read import Wanted, readings, series_places
+from backhaul_spark.rollup.read import Wanted, numbers_of, readings, series_places
 
 HOUR_NS = 3_600_000_000_000
 # A state after an hour (table `states`), or a row that became certain in it; `body` is JSON.
@@ -58,14 +57,7 @@ def folded(
     inside: Inside,
     settings: PlacesSettings,
 ) -> tuple[dict[int, str], list[tuple[int, str, Row]]]:
-    """Return the state after each hour that had to be computed, and the rows that became certain: hour, table, row.
-
-    Args:
-        stretch: the hours.
-        readings_of: by hour and role.
-        inside: tells who is in which fence.
-        settings: the limits.
-    """
+    """Return the state after each hour that had to be computed, and the rows that became certain: hour, table, row."""
     states: dict[int, str] = {}
     rows: list[tuple[int, str, Row]] = []
     state, changed = stretch.before, True
@@ -126,11 +118,7 @@ def _numbers(batch: pa.RecordBatch, roles: Mapping[Names, Role]) -> pa.Table:
     codes = np.array([*map(ROLES.index, roles.values()), -1], np.int8)
     role = codes[series_places(batch, roles)]
     dtype = batch.column("dtype").to_numpy()
-    bits = pc.fill_null(batch.column("value_i64"), 0).to_numpy()
-    floats = pc.fill_null(batch.column("value_f64"), 0.0).to_numpy()
-    value = np.where(dtype == FLOAT64, floats, bits.astype(np.float64))
-    unsigned = dtype == UINT64
-    value[unsigned] = bits[unsigned].view(np.uint64).astype(np.float64)
+    value = numbers_of(batch)
     there = (role >= 0) & np.isfinite(value) & np.isin(dtype, (FLOAT64, INT64, UINT64))
     names = ("time_ns", "seq", "index", "epoch")
     cells = {

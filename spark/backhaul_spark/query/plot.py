@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -98,11 +99,9 @@ def plain_unit(text: str) -> str:
 
 
 def broken(time: Times, usual_us: float | None = None) -> tuple[Ints, float]:
-    """Return where gaps begin (the index after which a line must break), and the usual step.
+    """Return where gaps begin (the index after which a line must break), and the usual step in us.
 
-    Args:
-        time: ascending.
-        usual_us: the usual step in us; by default the median of the steps.
+    `time` is ascending, (n,) datetime64; the usual step is the median of the steps if it is not given.
     """
     steps = np.diff(time).astype("timedelta64[us]").astype(np.int64)
     if usual_us is None:
@@ -272,12 +271,7 @@ def _draw_standing(axes: Axes, answer: Answer) -> list[Patch]:
     keys = []
     for state, bars in spans.items():
         if bars:
-            look = {
-                "facecolor": palette.fill_of(state),
-                "edgecolor": palette.ink_of(state),
-                "hatch": palette.HATCHES.get(state, ""),
-                "linewidth": 0,
-            }
+            look = palette.look_of(state)
             axes.broken_barh(
                 [(start, end - start) for start, end in bars],
                 (0, _STRIP),
@@ -295,6 +289,13 @@ def _lengthen(
         spans[-1] = (spans[-1][0], end)
     else:
         spans.append((start, end))
+
+
+def frame(axes: Axes, colour: str, sides: Collection[str] = ("left", "bottom")) -> None:
+    """Draw these sides of a picture's frame, and no others."""
+    for side, line in axes.spines.items():
+        line.set_visible(side in sides)
+        line.set_color(colour)
 
 
 def _dress(
@@ -334,8 +335,5 @@ def _dress(
         axes.margins(x=0.01, y=0.09)
     axes.grid(visible=True, axis="x" if as_states else "y", color=palette.LINE, linewidth=0.7)
     axes.set_axisbelow(True)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        axes.spines[side].set_color(palette.LINE_STRONG)
+    frame(axes, palette.LINE_STRONG)
     axes.tick_params(colors=palette.QUIET, labelsize=8.5)

@@ -72,12 +72,7 @@ class Asked:
 
 
 class SeriesPoints:
-    """The committed files of a points table as loaded, opened for questions about one series.
-
-    Args:
-        root: the table root.
-        points: the table.
-    """
+    """The committed files of a points table as loaded, opened for questions about one series."""
 
     def __init__(self, root: str, points: DeltaTable) -> None:
         self._uri = table_uri(root, POINTS_TABLE.name)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from backhaul_spark import palette
 from backhaul_spark.arrays import Floats
 from backhaul_spark.fleet.hours import COMPLETE, EXPLAINED, NOTHING, UNREPORTED, WAITING
-from backhaul_spark.query.plot import lone, plain
+from backhaul_spark.query.plot import frame, lone, plain
 from backhaul_spark.report.evidence import Compared, Whereabouts
 
 # By code of hours.py, from nothing to complete.
@@ -125,12 +125,7 @@ def comparison(compared: Compared) -> str:
 
 
 def fleet_map(places: Sequence[Whereabouts], marked: Sequence[str]) -> str:
-    """Draw the devices at their last positions, and the way of those that are marked (the worst first).
-
-    Args:
-        places: of each device, by hour.
-        marked: devices with anomalies.
-    """
+    """Draw the devices at their last positions, and the way of those that are marked (the worst first)."""
     figure = Figure(figsize=(NARROW, 5.2), layout="constrained")
     axes = figure.add_subplot()
     rank = {device: at for at, device in enumerate(marked)}
@@ -159,8 +154,7 @@ def fleet_map(places: Sequence[Whereabouts], marked: Sequence[str]) -> str:
     axes.xaxis.set_major_formatter(lambda lon, _: f"{abs(lon):.6g}° {'EW'[int(lon < 0)]}")
     axes.yaxis.set_major_formatter(lambda lat, _: f"{abs(lat):.6g}° {'NS'[int(lat < 0)]}")
     axes.tick_params(colors=palette.QUIET, labelsize=7.5)
-    for side in axes.spines.values():
-        side.set_color(palette.LINE)
+    frame(axes, palette.LINE, [*axes.spines])
     return _svg(figure)
 
 
@@ -222,23 +216,13 @@ def _runs(hours: NDArray[np.int8]) -> list[tuple[int, int]]:
 
 def _cell(code: int, x: float, y: float, width: float, height: float) -> Rectangle:
     """Return a rectangle with a state's colour and pattern."""
-    state = _STATES[code]
-    return Rectangle(
-        (x, y),
-        width,
-        height,
-        facecolor=palette.fill_of(state),
-        edgecolor=palette.ink_of(state),
-        hatch=palette.HATCHES.get(state),
-        linewidth=0,
-    )
+    return Rectangle((x, y), width, height, **palette.look_of(_STATES[code]))
 
 
 def _hours(axes: Axes, number: int) -> None:
     axes.set_xticks(range(0, number + 1, 3), [f"{hour:02}:00" for hour in range(0, number + 1, 3)])
     axes.tick_params(colors=palette.QUIET, labelsize=8.5, length=2)
-    for side in ("top", "right", "left", "bottom"):
-        axes.spines[side].set_visible(False)
+    frame(axes, palette.LINE, ())
 
 
 def _day(axes: Axes) -> None:
@@ -247,10 +231,7 @@ def _day(axes: Axes) -> None:
     axes.tick_params(
         colors=palette.QUIET, labelsize=7, length=2, pad=2, labelfontfamily="DejaVu Sans"
     )
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        axes.spines[side].set_color(palette.LINE)
+    frame(axes, palette.LINE)
 
 
 def _days(axes: Axes, days: Sequence[date]) -> None:
@@ -263,10 +244,7 @@ def _dress(axes: Axes) -> None:
     axes.grid(visible=True, axis="y", color=palette.LINE, linewidth=0.7)
     axes.set_axisbelow(True)
     axes.tick_params(colors=palette.QUIET, labelsize=8)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    for side in ("left", "bottom"):
-        axes.spines[side].set_color(palette.LINE_STRONG)
+    frame(axes, palette.LINE_STRONG)
 
 
 def _svg(figure: Figure, *, fonts: str = "path") -> str:

@@ -60,10 +60,7 @@ class PeerEvidence:
     """The readings of one day, for pictures.
 
     Args:
-        root: the table root.
-        settings: what the fleet says of itself.
         day: UTC.
-        devices: all that the day is about.
         now_ns: ns since the Unix epoch.
     """
 
@@ -122,21 +119,17 @@ class PeerEvidence:
         return "", cells.level
 
     def places(self, signals: Sequence[Signal]) -> list[Whereabouts]:
-        """Return where devices were, of those that say it; of two nodes that do, the first counts.
-
-        Args:
-            signals: all that the day has.
-        """
+        """Return where devices were by these signals, of those that say it; of two nodes that do, the first counts."""
         known = {Signal(*each) for each in signals}
         nodes = sorted({each.node for each in known if each.type == LAT})
         for node in nodes:
             lat, lon = Signal(node, LAT), Signal(node, LON)
             if lat in known and lon in known:
                 cells = dict(self._readings.cells(self._windows, self._devices, [lat, lon]))
-                return list(self._placed(cells[lat].level, cells[lon].level))
+                return list(self._whereabouts(cells[lat].level, cells[lon].level))
         return []
 
-    def _placed(self, lat: Floats, lon: Floats) -> Iterator[Whereabouts]:
+    def _whereabouts(self, lat: Floats, lon: Floats) -> Iterator[Whereabouts]:
         there = (np.abs(lat) <= 90) & (np.abs(lon) <= 180)
         for at, device in enumerate(self._devices):
             if there[at].any():

@@ -68,14 +68,7 @@ class Written:
 
 
 class Report:
-    """Makes the page of a day.
-
-    Args:
-        root: the table root.
-        clock: for "written at".
-        settings: what the fleet says of itself.
-        pages: links to the hub's pages.
-    """
+    """Makes the page of a day."""
 
     def __init__(
         self,

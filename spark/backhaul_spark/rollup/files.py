@@ -27,7 +27,6 @@ class RollupFiles:
     """The change of one commit to the rollups table, gathered partition by partition.
 
     Args:
-        table: as loaded.
         ingest: up to which points were summed up.
         at_us: the time of the commit, us since 1970.
     """
@@ -60,7 +59,7 @@ class RollupFiles:
             if changed or touch.touches(held):
                 known.append(held)
                 self.restamped += changed
-                self._rewrite.keep(file, held[:0])
+                self._rewrite.keep(file)
         all_rows, superseded = versioned(rows, pa.concat_tables(known))
         if not all_rows.num_rows:
             return
@@ -69,7 +68,7 @@ class RollupFiles:
         self.created += rows.num_rows - superseded.num_rows
         position = all_rows.schema.get_field_index("state")
         state = states.of(all_rows, width)
-        self._rewrite.write(all_rows.set_column(position, "state", state))
+        self._rewrite.put((width, str(day)), all_rows.set_column(position, "state", state))
 
 
 class _Touch:
@@ -114,7 +113,7 @@ def _changed(held: pa.Table, state: pa.Array) -> int:
 
 
 def versioned(rows: pa.Table, known: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Return new rows and the known ones that they do not replace, sorted; and those they do.
+    """Return new rows and the known ones that they do not replace; and those they do.
 
     A row that replaces another gets its version plus one.
     """
@@ -126,8 +125,8 @@ def versioned(rows: pa.Table, known: pa.Table) -> tuple[pa.Table, pa.Table]:
     position = joined.schema.get_field_index("version")
     joined = joined.set_column(position, "version", version).select(rows.column_names)
     kept = known.join(rows.select(KEYS), KEYS, join_type="left anti").select(rows.column_names)
-    result = pa.concat_tables([joined.cast(rows.schema), kept.cast(rows.schema)])
-    return result.sort_by([(name, "ascending") for name in KEYS]), superseded.cast(known.schema)
+    whole = pa.concat_tables([joined.cast(rows.schema), kept.cast(rows.schema)])
+    return whole, superseded.cast(known.schema)
 
 
 def _stamped(rows: pa.Table, ingest: int, at_us: int) -> pa.Table:

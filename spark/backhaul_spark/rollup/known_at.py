@@ -10,7 +10,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
 from backhaul_spark.columns import STAMP
-from backhaul_spark.completeness.read import hour_reports_known_at
+from backhaul_spark.completeness.hour_reports import hour_reports_known_at
 from backhaul_spark.completeness.states import DayStates
 from backhaul_spark.errors import NotKeptError, TableMissingError
 from backhaul_spark.rollup.files import KEYS
@@ -27,12 +27,8 @@ LENGTHS = {"1m": timedelta(minutes=1), "1h": timedelta(hours=1), "1d": timedelta
 def rollups_known_at(root: str, at: datetime, wanted: pc.Expression | None = None) -> pa.Table:
     """Return the rollups as a reader at time `at` would have found them (schema of the table).
 
-    The state of each is that of the completeness reports as they were known then.
-
-    Args:
-        root: the table root.
-        at: with its time zone.
-        wanted: a filter on the rollups' columns.
+    The state of each is that of the completeness reports as they were known then. `at` has its time zone; `wanted` is a
+    filter on the rollups' columns.
 
     Raises:
         TableMissingError: there was no rollup yet.
@@ -81,12 +77,7 @@ def restated_since(
 ) -> list[WindowChange]:
     """Return the windows that changed after `since`, with their figures then and now, in order.
 
-    Args:
-        root: the table root.
-        since: with its time zone.
-        device: only this one.
-        width: only windows of this width.
-        unfinished: windows too that had not ended at `since`, whose figures were bound to change.
+    `since` has its time zone. `unfinished` asks for windows too that had not ended then, whose figures were bound to change.
 
     Raises:
         TableMissingError: there was no rollup yet.

@@ -140,7 +140,6 @@ class _Open:
     """A window that more rows may come into.
 
     Args:
-        width: its name.
         numbers: where its numbers are, from the present end of the file on.
     """
 

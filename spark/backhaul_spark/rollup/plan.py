@@ -50,13 +50,7 @@ def files_of(points: DeltaTable) -> pa.Table:
 
 
 def last_to_look_at(files: pa.Table, done: int, target: int) -> int:
-    """Return up to which ingest one round looks: about ROUND_POINTS points, at least one ingest.
-
-    Args:
-        files: as of files_of.
-        done: up to which ingest all is rolled up.
-        target: the last ingest there is.
-    """
+    """Return up to which ingest one round looks: about ROUND_POINTS points after `done`, at least one ingest."""
     fresh = files.filter(pc.field("last_ingest") > done).sort_by("last_ingest")
     many = np.flatnonzero(np.cumsum(fresh.column("rows").to_numpy()) >= ROUND_POINTS)
     return fresh.column("last_ingest")[many[0]].as_py() if len(many) else target
@@ -72,13 +66,7 @@ def touched_since(
 ) -> tuple[pa.Table, int]:
     """Return the windows that one round takes on (columns of `touch.schema`), and up to which ingest it goes.
 
-    Args:
-        points: as loaded.
-        files: theirs, as of files_of.
-        ingests: up to which all was looked at, and the last one there is.
-        run_tasks: runs tasks and returns their tables, in order.
-        touch: which windows.
-        most: of them, other than ROUND_MINUTES.
+    `ingests`: up to which all was looked at, and the last one there is; `most`: of windows, other than ROUND_MINUTES.
     """
     done, last = ingests
     last = last_to_look_at(files, done, last)

@@ -15,7 +15,8 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
 from backhaul_codec.kinds import FRAME, POINT
-from backhaul_spark.arrays import Ints
+from backhaul_codec.points import FLOAT64, UINT64
+from backhaul_spark.arrays import Floats, Ints
 from backhaul_spark.tables.files import open_input
 from backhaul_spark.tables.part_file import read_batches
 
@@ -79,6 +80,16 @@ def readings(
                 rows = wanted.rows(batch)
                 if pc.any(rows).as_py():
                     yield batch.filter(rows).select(names)
+
+
+def numbers_of(batch: pa.RecordBatch) -> Floats:
+    """Return the numbers of points as doubles, (rows,) float64; of a row without one anything."""
+    dtype = batch.column("dtype").to_numpy()
+    bits = pc.fill_null(batch.column("value_i64"), 0).to_numpy()
+    floats = pc.fill_null(batch.column("value_f64"), 0.0).to_numpy()
+    unsigned = np.where(dtype == UINT64, bits, 0).view(np.uint64).astype(np.float64)
+    integers = np.where(dtype == UINT64, unsigned, bits.astype(np.float64))
+    return np.where(dtype == FLOAT64, floats, integers)
 
 
 def series_places(batch: pa.RecordBatch, series: Iterable[tuple[str, str, str]]) -> Ints:

@@ -26,12 +26,13 @@ from typing import TYPE_CHECKING, Protocol, Self
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 
+from backhaul_spark.columns import packed, unpacked
 from backhaul_spark.completeness.states import DayStates, States
 from backhaul_spark.rollup.days import sum_days
 from backhaul_spark.rollup.files import RollupFiles
 from backhaul_spark.rollup.plan import files_of, first_window, plan_sums, touched_since
 from backhaul_spark.rollup.rows import SERIES
-from backhaul_spark.rollup.tasks import MINUTES, packed, unpacked
+from backhaul_spark.rollup.tasks import MINUTES
 from backhaul_spark.rollup.windows import WINDOWS
 from backhaul_spark.tables.delta import (
     by_device,
@@ -90,7 +91,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Restated(Round):
-    """The result of one rollup: windows, and of those that are too late minutes of series.
+    """The result of one rollup: windows; `too_late` counts minutes of series.
 
     `restamped` windows have another state, and figures as before.
     """
@@ -111,7 +112,10 @@ def run_on(spark: SparkSession) -> Callable[[Sequence[Task]], list[pa.Table]]:
             return []
         # An RDD, as each task shall take along its own touched windows and not those of all.
         spread = spark.sparkContext.parallelize(tasks, len(tasks))
-        return [unpacked(each) for each in spread.map(lambda task: packed(task.run())).collect()]
+        # All results are in the driver's JVM at one time. So a million touched minutes are 10 MB; pickled they can
+        # be 1,500 MB, as every slice (group_by makes one of each 32,768 rows) takes the whole column along.
+        sent = spread.map(lambda task: packed(task.run(), "zstd"))
+        return [unpacked(each) for each in sent.collect()]
 
     return run
 
@@ -120,9 +124,6 @@ class Rollup:
     """One restatement of the rollups under a table root.
 
     Args:
-        root: the table root.
-        clock: for `restated_at`.
-        runner: runs tasks and returns their tables, in order.
         after: called with the name of each step when it is done; tests end the process there.
 
     Raises:

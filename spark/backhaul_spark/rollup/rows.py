@@ -17,8 +17,9 @@ import pyarrow.compute as pc  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
 from backhaul_codec.kinds import POINT
-from backhaul_codec.points import FLOAT64, UINT64
+from backhaul_codec.points import FLOAT64
 from backhaul_spark.arrays import Ints
+from backhaul_spark.rollup.read import numbers_of
 
 SERIES = ("device", "node", "type", "key")
 # The columns of points that rows are made of.
@@ -131,10 +132,7 @@ class RowMaker:
         dtype = rows["dtype"] = batch.column("dtype").to_numpy()
         bits = pc.fill_null(batch.column("value_i64"), 0).to_numpy()
         floats = pc.fill_null(batch.column("value_f64"), 0.0).to_numpy()
-        value = np.where(dtype == FLOAT64, floats, bits.astype(np.float64))
-        unsigned = dtype == UINT64
-        value[unsigned] = bits[unsigned].view(np.uint64).astype(np.float64)
-        rows["value"] = value
+        rows["value"] = numbers_of(batch)
         rows["says"][:, 0] = np.where(dtype == FLOAT64, floats.view(np.int64), bits)
         self._put_texts(batch.column("value_text"), rows)
         return rows

@@ -28,7 +28,7 @@ _MINUTE_NS, _HOUR_NS = WIDTHS_NS["1m"], WIDTHS_NS["1h"]
 
 @dataclass(frozen=True, slots=True)
 class Touch:
-    """What counts as touched: windows of `width_ns`, of each of `keys` (columns of points); `only` of some series.
+    """The windows to search for: of `width_ns`, for each of `keys` (columns of points), by `only` some series or all.
 
     `window`: the name of the column with their numbers since 1970.
     """
@@ -40,7 +40,7 @@ class Touch:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of what is found: `keys`, the window, and the ingest."""
+        """The columns of the result: `keys`, the window, and the ingest."""
         whole = [(self.window, pa.int64()), ("ingest", pa.int64())]
         return pa.schema([*((name, pa.string()) for name in self.keys), *whole])
 
@@ -129,22 +129,3 @@ class SumHours:
 def _keys(series: Ints, number: Ints) -> Ints:
     """Return one number for each window of a width; the minutes of an int64 of ns are below 2**28."""
     return (series.astype(np.int64) << 30) + number + (1 << 29)
-
-
-def packed(table: pa.Table) -> bytes:
-    """Return a table as bytes to send: all results of a run are in the driver's JVM at one time.
-
-    Compressed a million touched minutes are 10 MB. Pickled they can be 1,500 MB, as every slice
-    (group_by makes one of each 32,768 rows) takes the whole column along.
-    """
-    sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression="zstd")
-    with pa.ipc.new_stream(sink, table.schema, options=options) as stream:
-        stream.write_table(table)
-    found: bytes = sink.getvalue().to_pybytes()
-    return found
-
-
-def unpacked(data: bytes) -> pa.Table:
-    """Return the table again."""
-    return pa.ipc.open_stream(data).read_all()

@@ -43,7 +43,6 @@ class Counted:
     """The rows that count among some rows, and their roles.
 
     Args:
-        rows: in order.
         repeat: which of them are no reading of their own (`repeats`).
     """
 
@@ -76,10 +75,8 @@ def repeats(rows: Rows) -> Flags:
     """Find points that came on live (letter p) and are there already: in a frame (f), or on live.
 
     A program may hand a value over as state and as telemetry, and an older agent sends heads again
-    without saying so. All are rows of points; in a window they are one reading.
-
-    Args:
-        rows: in order, and of each stamp of a series all.
+    without saying so. All are rows of points; in a window they are one reading. `rows` are in order, and of each stamp of
+    a series all.
     """
     alone = np.ascontiguousarray(rows["alone"])
     repeat = np.zeros(len(rows), dtype=bool)
@@ -164,13 +161,7 @@ class _Runs:
 def as_windows(found: NDArray[np.void], width: str, names: pa.Table, texts: Texts) -> pa.Table:
     """Return windows (dtype WINDOW, of one width) as a table, schema WINDOWS.
 
-    `found` has the shape (windows,).
-
-    Args:
-        found: the windows; those in which nothing counts are left out.
-        width: its name.
-        names: of the series.
-        texts: where their texts are.
+    `found` has the shape (windows,); windows in which nothing counts are left out.
     """
     found = found[(found["count"] > 0) | (found["nans"] > 0) | (found["texts"] > 0)]
     start_us = found["number"] * (WIDTHS_NS[width] // 1000)

@@ -20,6 +20,7 @@ from pyspark.sql.streaming.stateful_processor import (
     TimerValues,
 )
 
+from backhaul_spark.columns import packed, unpacked
 from backhaul_spark.decode.sample_batch import Batch, hashes
 from backhaul_spark.errors import OptionError
 from backhaul_spark.garbage import spare_modules
@@ -46,7 +47,6 @@ class TwinActor(StatefulProcessor):
     """Keeps one bucket's twins.
 
     Args:
-        plan: what to run.
         started_ms: when this query started, wall clock. The hub may have been away until then, so for
             `plan.grace_s` nobody's silence is told.
     """
@@ -130,9 +130,9 @@ class TwinActor(StatefulProcessor):
         shown[rows] = now_ns
         content = {}
         if alerts:
-            content["alerts"] = to_bytes(alert_table(alerts))
+            content["alerts"] = packed(alert_table(alerts))
         if len(rows):
-            content["snapshots"] = to_bytes(snapshot_table(self._plan, twins, rows, now_ns))
+            content["snapshots"] = packed(snapshot_table(self._plan, twins, rows, now_ns))
         if content:
             yield pd.DataFrame(
                 {
@@ -159,17 +159,9 @@ def read_until(now_ns: int, until_ns: int, *, same_batch: bool) -> int:
     return until_ns if behind else now_ns
 
 
-def to_bytes(table: pa.Table) -> bytes:
-    """Pack a table for the way to the driver."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())
-
-
 def tables_of(rows: list[tuple[str, bytes]]) -> dict[str, pa.Table]:
     """Return the buckets' words in one batch, by `what`; empty tables for nothing. Driver."""
     found = {what: [schema.empty_table()] for what, schema in KINDS.items()}
     for what, content in rows:
-        found[what].append(pa.ipc.open_stream(content).read_all())
+        found[what].append(unpacked(content))
     return {what: pa.concat_tables(tables) for what, tables in found.items()}

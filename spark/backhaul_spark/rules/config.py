@@ -60,7 +60,7 @@ def plan_from(values: Mapping[str, Any], where: str) -> Plan:
     ]
     statistics = [_series(text, f"{where}: [twin] statistics") for text in twin.statistics]
     plan_rules = tuple(
-        Spoken(rule, _placed(rule.signals, places), _placed(rule.heads, places))
+        Spoken(rule, _series_of(rule.signals, places), _series_of(rule.heads, places))
         for rule in made
         if rule.settings.enabled
     )
@@ -83,7 +83,7 @@ def _rule(kind: type[Rule], values: object, where: str) -> Rule:
     return kind(_section(values, kind.Settings, where))
 
 
-def _placed(names: Mapping[str, str], places: Mapping[str, SeriesKey]) -> dict[str, SeriesKey]:
+def _series_of(names: Mapping[str, str], places: Mapping[str, SeriesKey]) -> dict[str, SeriesKey]:
     """Return where a rule's series are: where [signals] says, else where the rule itself does."""
     return {name: places.get(text) or parse_series(text) for name, text in names.items()}
 

@@ -96,11 +96,7 @@ class Bucket:
 
 
 class Kept:
-    """The memory of one process: the buckets of one query.
-
-    Args:
-        plan: what the twins are made by.
-    """
+    """The memory of one process: the buckets of one query."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan

@@ -47,12 +47,9 @@ class TwinQuery:
     """One streaming query that feeds one Outlet.
 
     Args:
-        spark: the session.
-        plan: the rules.
         source: options of the jetstream source; the format, and what goes with it, are set here.
         checkpoint: directory or URI of the query's own. It goes with `plan.buckets`.
         outlet: gets every batch that has something, in the driver.
-        clock: for when the query started.
         said: called after each of those batches.
     """
 

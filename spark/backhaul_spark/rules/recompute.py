@@ -49,8 +49,6 @@ class Recompute:
     """The rules of a plan over the tables under a root.
 
     Args:
-        root: the table root.
-        plan: the rules.
         written: config points that the hub wrote; each counts from when the hub stored it.
     """
 
@@ -118,10 +116,7 @@ class Recompute:
 def alerts_of(plan: Plan, batch: Batch, end: datetime | None = None) -> list[Alert]:
     """Return the alerts that a job would have found in the batch that was never away; each id once.
 
-    Args:
-        plan: the rules.
-        batch: messages in the order in which they were stored.
-        end: up to when the silence after the last of them counts.
+    The batch's messages are in the order in which they were stored; the silence after the last counts up to `end`.
     """
     engine, twins = Engine(plan), Twins(plan)
     alerts: dict[str, Alert] = {}

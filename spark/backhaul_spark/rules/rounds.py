@@ -17,10 +17,8 @@ from backhaul_spark.arrays import Flags, Ints
 def rounds(rows: NDArray[np.intp]) -> Iterator[NDArray[np.intp]]:
     """Yield the places of each device's first sample, of each one's second, and so on.
 
-    `rows` is (samples,) intp, as is what each round takes of it.
-
-    Args:
-        rows: whose sample each is, sorted; a device's own in the order in which it takes them.
+    `rows` is (samples,) intp, as is what each round takes of it: whose sample each is, sorted; a device's own stand in
+    the order in which it takes them.
     """
     if not len(rows):
         return
@@ -33,12 +31,8 @@ def rounds(rows: NDArray[np.intp]) -> Iterator[NDArray[np.intp]]:
 def newest_before(group: NDArray[np.intp], time_ns: Ints, newest_ns: Ints) -> Ints:
     """Return the newest time, ns, that each sample's group had just before it.
 
-    `group` is intp, the times int64, ns since 1970; all are (samples,).
-
-    Args:
-        group: of each sample; a group's samples are in the order in which they were stored.
-        time_ns: of each sample.
-        newest_ns: what its group had before the first of them.
+    `group` is intp, the times int64, ns since 1970; all are (samples,). A group's samples are in the order in which
+    they were stored; `newest_ns` is what it had before the first of them.
     """
     order = np.argsort(group, kind="stable")
     starts = firsts(group[order])

@@ -104,7 +104,7 @@ class Rule(ABC):
         Among them are the hub's words that a device's agent is there, or gone (mark ALIVE, AWAY).
 
         Here `state` has a row for each message, all of a device's being copies; what is written to
-        the row of its last message stays. `first`: where a device's messages begin.
+        the row of its last message stays. `first`, (messages,) bool: where a device's messages begin.
         """
         yield from ()
 

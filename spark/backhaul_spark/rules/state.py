@@ -28,10 +28,7 @@ _NEW_VARIABLES = ("changes", "latest")
 def read_state(spark: SparkSession, checkpoint: str, plan: Plan) -> pa.Table:
     """Return a snapshot of every device (schema SNAPSHOTS) as the state has it, by device.
 
-    Args:
-        spark: a session.
-        checkpoint: of the query, a directory or URI.
-        plan: the rules that the query runs with: what the state holds goes by them.
+    `plan` has the rules that the query runs with: what the state holds goes by them.
 
     Raises:
         NothingFoundError: the checkpoint has no state yet.

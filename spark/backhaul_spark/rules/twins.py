@@ -95,12 +95,8 @@ class Twins:
     def due(self, words: Sequence[HeadWord], until_ns: int, newest_ns: Ints) -> list[HeadWord]:
         """Return the config points that count by now, in the order in which they were stored; keep the others.
 
-        `newest_ns` is (devices,) int64, ns since 1970.
-
-        Args:
-            words: new ones, beside those that wait.
-            until_ns: all that was stored up to then has been taken in.
-            newest_ns: by row of `devices`, when its newest message of this batch was stored; 0: no message.
+        All that was stored up to `until_ns` has been taken in. `newest_ns` is (devices,) int64, ns since 1970: when each
+        one's newest message of this batch was stored, 0 for no message.
         """
         found: list[HeadWord] = []
         waiting: list[HeadWord] = []

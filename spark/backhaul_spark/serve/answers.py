@@ -28,12 +28,10 @@ from backhaul_spark.rollup.long_windows import counted_of
 from backhaul_spark.rollup.rows import ROW, RowMaker
 from backhaul_spark.rollup.sorted_rows import Rows, SortedRows
 from backhaul_spark.rollup.windows import Counted
-from backhaul_spark.serve.budget import AnswerTime
 from backhaul_spark.serve.gaps import Hours, gaps, silences
 from backhaul_spark.serve.plan import DAY_US, EARLIEST_US, BucketPlan, Level, plan
-from backhaul_spark.serve.runs import TextRuns
-from backhaul_spark.serve.series_rows import SeriesReader
-from backhaul_spark.serve.sums import Shown, Sums
+from backhaul_spark.serve.series_rows import AnswerTime, SeriesReader
+from backhaul_spark.serve.sums import Shown, Sums, TextRuns
 from backhaul_spark.serve.tail import TailReader, UpTail
 from backhaul_spark.serve.view import UNREADABLE, Tables, View, day_of
 
@@ -45,13 +43,7 @@ _INSIDE = "texts change inside of the rollups' windows too: ask for a shorter ti
 
 
 class HistoryAnswers:
-    """Answers questions, several at a time.
-
-    Args:
-        tables: the tables of the history.
-        tail: reads the hub's streams.
-        clock: for the time that it is, and that an answer takes.
-    """
+    """Answers questions, several at a time."""
 
     def __init__(self, tables: Tables, tail: TailReader, clock: Clock) -> None:
         self._tables = tables

@@ -67,13 +67,8 @@ class Hours:
 def silences(times_us: Ints, width_us: int, from_us: int, to_us: int) -> list[Gap]:
     """Return the stretches of a range without any reading that are much longer than the usual step.
 
-    `times_us` is int64, us since 1970, shape (n,).
-
-    Args:
-        times_us: (n,), ascending: of readings or of buckets, each of which has some.
-        width_us: of a bucket; 0: they are readings.
-        from_us: where the range begins.
-        to_us: where it ends; not later than now.
+    `times_us` is (n,) int64, us since 1970, ascending: of readings, or of buckets of `width_us` that have some. The range
+    ends not later than now.
     """
     if not len(times_us):
         return [Gap(from_us, to_us, SILENT)] if from_us < to_us else []

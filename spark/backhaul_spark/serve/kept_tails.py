@@ -54,11 +54,7 @@ class KeptTail:
 
 
 class KeptTails:
-    """The tails that are kept, bounded by size: the one that a question needed longest ago makes room.
-
-    Args:
-        bytes_max: of all together.
-    """
+    """The tails that are kept, bounded by size: the one that a question needed longest ago makes room."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
@@ -68,14 +64,9 @@ class KeptTails:
     def find(
         self, device: str, stream: str, *, created: str, start: int, last: int
     ) -> KeptTail | None:
-        """Return a device's messages of a stream from a sequence on, or from before it; None: they have to be read.
+        """Return a device's messages of a stream from `start` on, or from before it; None: they have to be read.
 
-        Args:
-            device: its id.
-            stream: its name.
-            created: the stream's, as it is now.
-            start: the sequence.
-            last: the stream's last.
+        `created` and `last` (sequence): the stream's, as it is now.
         """
         with self._turn:
             kept = self._kept.pop((device, stream), None)

@@ -10,10 +10,11 @@ import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
 import pyarrow.dataset as ds  # type: ignore[import-untyped]
 
+from backhaul_runtime.clock import Clock
 from backhaul_spark.decode.series import OneSeries
+from backhaul_spark.errors import QuestionError
 from backhaul_spark.rollup.read import Wanted, readings
 from backhaul_spark.rollup.rows import INPUT
-from backhaul_spark.serve.budget import AnswerTime
 from backhaul_spark.serve.plan import DAY_US, WIDTHS, BucketPlan
 from backhaul_spark.serve.view import View, chosen, day_of
 from backhaul_spark.tables.delta import table_uri
@@ -27,14 +28,25 @@ _FIGURES = (
 )
 
 
-class SeriesReader:
-    """Reads one series.
+class AnswerTime:
+    """The time that one question may take, from the making of this on."""
 
-    Args:
-        view: the tables.
-        series: which.
-        budget: how long it may take.
-    """
+    def __init__(self, clock: Clock, seconds: float) -> None:
+        self._clock = clock
+        self._seconds = seconds
+        self._end_s = clock.monotonic_s() + seconds
+
+    def check(self) -> None:
+        """Raise QuestionError where the time is over."""
+        if self._clock.monotonic_s() > self._end_s:
+            raise QuestionError(
+                f"this takes longer than {self._seconds:g} s",
+                "ask for a shorter time; if rollups are far behind: backhaul-spark rollup",
+            )
+
+
+class SeriesReader:
+    """Reads one series."""
 
     def __init__(self, view: View, series: OneSeries, budget: AnswerTime) -> None:
         self._view = view

@@ -28,8 +28,8 @@ from backhaul_spark.nats.offsets import ReadMark
 from backhaul_spark.nats.stored import StreamInfo
 from backhaul_spark.rollup.read import DTYPES, LETTERS
 from backhaul_spark.rollup.rows import INPUT
-from backhaul_spark.serve.budget import AnswerTime
 from backhaul_spark.serve.kept_tails import KeptTail, KeptTails
+from backhaul_spark.serve.series_rows import AnswerTime
 from backhaul_spark.serve.view import View
 
 STREAMS = ["UP_*", "IMPORT*"]
@@ -60,11 +60,7 @@ class UpTail:
 
 
 class TailReader:
-    """Reads tails, for several threads.
-
-    Args:
-        endpoint: of the hub.
-    """
+    """Reads tails, for several threads."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint

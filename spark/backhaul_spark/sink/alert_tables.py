@@ -9,6 +9,7 @@ of two drivers on one table, Delta refuses the one that was thought dead.
 from __future__ import annotations
 
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from typing import Literal
 
 import numpy as np
@@ -21,10 +22,17 @@ from backhaul_runtime.clock import Clock
 from backhaul_spark.columns import STAMP
 from backhaul_spark.errors import TablesBusyError
 from backhaul_spark.tables.compaction import compact
-from backhaul_spark.tables.delta import dataset_of, make_table, one_at_a_time, transactions
+from backhaul_spark.tables.delta import (
+    dataset_of,
+    make_table,
+    one_at_a_time,
+    open_table,
+    transactions,
+)
 from backhaul_spark.tables.schemas import ALERTS_TABLE, SNAPSHOTS, TWINS_TABLE, TableSpec
 
 APP = "backhaul-twin"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Every so many commits small files become large ones, and files that no reader can still need go.
 # All of twins is written anew with each commit, so that its former files are by far the most.
 _TIDY_EVERY = {"alerts": 100, "twins": 20}
@@ -122,3 +130,38 @@ def _first_of_each(values: pa.ChunkedArray) -> np.ndarray:
 
 def _days(times_ns: pa.ChunkedArray) -> pa.ChunkedArray:
     return times_ns.cast(pa.timestamp("ns")).cast(pa.date32(), safe=False)
+
+
+def alerts_told(
+    root: str, *, since: datetime | None, device: str | None = None, rule: str | None = None
+) -> pa.Table:
+    """Return alerts about the time from `since` on, the newest last; of one device or rule, or of all.
+
+    Raises:
+        TableMissingError: no twin job has ever written there.
+    """
+    wanted = pc.scalar(True)
+    if since is not None:
+        moment = since.astimezone(UTC)
+        since_ns = (moment - _EPOCH) // timedelta(microseconds=1) * 1000
+        wanted = (pc.field("date") >= moment.date()) & (pc.field("time_ns") >= since_ns)
+    for name, value in (("device", device), ("rule", rule)):
+        if value is not None:
+            wanted &= pc.field(name) == value
+    return _rows(root, ALERTS_TABLE, wanted).sort_by(
+        [("time_ns", "ascending"), ("id", "ascending")]
+    )
+
+
+def twins_told(root: str, device: str | None = None) -> pa.Table:
+    """Return the newest snapshot of each device, or of one, by device.
+
+    Raises:
+        TableMissingError: no twin job has ever written there.
+    """
+    wanted = pc.scalar(True) if device is None else pc.field("device") == device
+    return _rows(root, TWINS_TABLE, wanted).sort_by("device")
+
+
+def _rows(root: str, spec: TableSpec, wanted: pc.Expression) -> pa.Table:
+    return dataset_of(open_table(root, spec)).to_table(filter=wanted)

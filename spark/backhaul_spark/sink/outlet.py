@@ -44,8 +44,6 @@ class Outlet:
     """The end of the twin job. One per process.
 
     Args:
-        publisher: to the hub; it waits for it, and with it the batch.
-        tables: where what was published is kept.
         env: as hub.toml's `[twin] env` says; stands in all subjects.
         clock: for the age of commands, and for when twins are written.
         twins_every_s: seconds between two writes of the table of twins; 0: with each batch.
@@ -77,10 +75,7 @@ class Outlet:
     def write(self, batch_id: int, alerts: pa.Table, snapshots: pa.Table) -> Written:
         """Write one batch, however often it is done; return when the hub has all of it.
 
-        Args:
-            batch_id: Spark's.
-            alerts: of schema ALERTS, in the order in which they are to be heard.
-            snapshots: of schema SNAPSHOTS.
+        `alerts` (schema ALERTS) are in the order in which they are to be heard; `snapshots`: schema SNAPSHOTS.
 
         Raises:
             BackhaulSparkError: it is not all written; do it again.

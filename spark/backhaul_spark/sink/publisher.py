@@ -52,8 +52,6 @@ class Publisher:
         endpoint: the hub, and a login that may publish there.
         tell: told in a sentence when the hub does not take what is published, and when it does again.
         give_up: asked before each wait; once it says yes, what is in the way is raised.
-        clock: for waits.
-        connect: opens a connection.
     """
 
     def __init__(

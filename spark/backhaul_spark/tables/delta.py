@@ -79,12 +79,7 @@ def open_if_there(root: str, spec: TableSpec) -> DeltaTable | None:
 def make_table(
     root: str, spec: TableSpec, properties: Mapping[str, str] | None = None
 ) -> DeltaTable:
-    """Open a table for writing: created empty if it is not there, brought up to date if older.
-
-    Args:
-        root: the table root.
-        spec: the table.
-        properties: more properties of a table that is created now.
+    """Open a table for writing: created empty (with more `properties`) if it is not there, brought up to date if older.
 
     Raises:
         TableNewerError: a newer backhaul made it, or brought it up to date.

@@ -27,7 +27,6 @@ class PartFile:
     """A file of one partition in the making. Nothing refers to it until it is committed.
 
     Args:
-        uri: the table.
         partition: the partition's columns and values, in the table's order.
         ingest: a number for the name.
         schema: of the rows, without the partition columns.
@@ -78,11 +77,7 @@ def without_messages(
 ) -> dict[str, Any] | None:
     """Return the file without the points of some messages: itself, a rewritten one, or None if empty.
 
-    Args:
-        uri: the table.
-        file: as PartFile.close returned it, not committed yet.
-        ingest: the number in the name of a rewritten file.
-        repeats: per stream, the sequences of the messages to leave out.
+    `file` is as PartFile.close returned it, not committed yet; `repeats` has per stream the sequences to leave out.
     """
     changed, rest = without_rows(
         *(uri, file["path"], file["partition"], ingest),
@@ -104,15 +99,9 @@ def without_rows(
     keep: Callable[[pa.RecordBatch], pa.Array],
     columns: Sequence[str],
 ) -> tuple[bool, dict[str, Any] | None]:
-    """Return whether rows of a file are to go, and the file, if any, that holds the others.
+    """Return whether rows of a file are to go, and the new file, if any, that holds the others.
 
-    Args:
-        uri: the table.
-        path: of the file, within the table. It stays as it is.
-        partition: of the file.
-        number: for the name of the new file.
-        keep: returns of a batch which rows stay, as booleans.
-        columns: all that `keep` looks at.
+    `keep` returns of a batch which rows stay, as booleans; it looks at no other `columns`. The file stays as it is.
     """
     with open_input(uri, path) as source:
         if all(pc.all(keep(batch)).as_py() for batch in read_batches(source, columns)):
@@ -197,12 +186,7 @@ def by_dictionary(schema: pa.Schema) -> pa.Schema:
 def row_groups(
     batches: Iterable[pa.RecordBatch], rows_max: int | None = None
 ) -> Iterator[pa.Table]:
-    """Yield the same rows in tables of about ROW_GROUP_ROWS, or ROW_GROUP_BYTES: the most in memory.
-
-    Args:
-        batches: the rows.
-        rows_max: other than ROW_GROUP_ROWS.
-    """
+    """Yield the same rows in tables of about `rows_max` (ROW_GROUP_ROWS), or ROW_GROUP_BYTES: the most in memory."""
     rows_max = rows_max or ROW_GROUP_ROWS
     held: list[pa.RecordBatch] = []
     rows = size = 0

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
-from backhaul_spark.columns import STAMP, columns
+from backhaul_spark.columns import STAMP, columns, packed, unpacked
 from backhaul_spark.decode.chained import links_and_hashes
 from backhaul_spark.decode.part_words import PartWords
 from backhaul_spark.decode.points import Decoded, decode_batch, partition_days
@@ -67,18 +67,13 @@ class TaskReport:
     def to_batch(self) -> pa.RecordBatch:
         """Return the report as the one row of schema REPORT."""
         facts = {name: getattr(self, name) for name in _FACTS}
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, MESSAGE_FACTS) as writer:
-            writer.write_table(self.messages)
-        row = {"facts": json.dumps(facts)}
-        return pa.RecordBatch.from_pylist(
-            [row | {"messages": sink.getvalue().to_pybytes()}], schema=REPORT
-        )
+        row = {"facts": json.dumps(facts), "messages": packed(self.messages)}
+        return pa.RecordBatch.from_pylist([row], schema=REPORT)
 
     @classmethod
     def from_row(cls, facts: str, messages: bytes) -> TaskReport:
         """Read a report back. Driver."""
-        return cls(**json.loads(facts), messages=pa.ipc.open_stream(messages).read_all())
+        return cls(**json.loads(facts), messages=unpacked(messages))
 
 
 class PartWriter:
@@ -147,15 +142,9 @@ def write_parts(
     standing: Collection[Note] = (),
     dictionaries: DictionaryReader | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Decode the messages of one Spark partition, write their points, yield the one-row report.
+    """Decode the messages of one Spark partition (schema MESSAGES), write their points, yield the one-row report.
 
-    Args:
-        batches: of schema MESSAGES.
-        uri: of the points table.
-        ingest: the number of the ingest that this is for.
-        ingested_at_us: microseconds since 1970.
-        standing: readings that stand in points already, as `Ingest.standing` has them.
-        dictionaries: those of the hub that the messages are from.
+    `standing`: readings that stand in points already, as `Ingest.standing` has them.
     """
     writer = PartWriter(uri, ingest, ingested_at_us)
     report = TaskReport()

@@ -33,9 +33,6 @@ class Rewrite:
     """The change of one commit to a table.
 
     Args:
-        table: as loaded.
-        spec: its spec.
-        order: the columns that rows of a file are sorted by.
         number: for the names of files.
         at_us: the time of the commit, us since 1970.
     """
@@ -61,22 +58,26 @@ class Rewrite:
                 if wanted(file):
                     yield file, self._read(file)
 
-    def keep(self, file: DataFile, rows: pa.Table) -> None:
-        """Take a file out, but for these of its rows."""
+    def keep(self, file: DataFile, rows: pa.Table | None = None) -> None:
+        """Take a file out, but for these of its rows, if any."""
         partition = tuple(file.partition.values())
         self._files[partition].remove(file)
-        self._rest.setdefault(partition, []).append(rows)
+        rest = self._rest.setdefault(partition, [])
+        if rows is not None:
+            rest.append(rows)
         self.actions.append(file.removal(self._now_ns))
 
     def write(self, rows: pa.Table) -> None:
-        """Put in new rows, with those that were kept."""
+        """Put in new rows of any partitions, with those that were kept."""
         by = [*self._spec.partition_by]
         places = pa.table([rows.column(name).cast(pa.string()) for name in by], by)
-        for partition in sorted({*self._rest, *zip(*places.to_pydict().values(), strict=True)}):
+        found = places.group_by(by).aggregate([]).to_pydict().values()
+        for partition in sorted({*self._rest, *zip(*found, strict=True)}):
             mine = [pc.equal(*pair) for pair in zip(places.columns, partition, strict=True)]
-            self._write(partition, rows.filter(reduce(pc.and_, mine)))
+            self.put(partition, rows.filter(reduce(pc.and_, mine)))
 
-    def _write(self, partition: Partition, new: pa.Table) -> None:
+    def put(self, partition: Partition, new: pa.Table) -> None:
+        """Put in new rows of one partition, with those of it that were kept."""
         files = self._files.get(partition, [])
         small = [file for file in files if file.rows < FILE_ROWS // 2]
         if len(small) > SMALL_FILES_MAX:
@@ -116,15 +117,9 @@ def without(
     keep: Callable[[pa.RecordBatch], pa.Array],
     columns: Sequence[str],
 ) -> Iterator[tuple[DataFile, int, list[Action]]]:
-    """Yield each file of a table that has rows which are to go: the file, how many, and the actions that do it.
+    """Yield each of some files of a table that has rows which are to go: the file, how many, and the actions that do it.
 
-    Args:
-        uri: the table.
-        files: those to look at.
-        number: for the names of new files.
-        now_ns: the time of the commit, ns since 1970.
-        keep: returns of a batch which rows stay, as booleans.
-        columns: all that `keep` looks at.
+    `keep` and `columns` are as of `without_rows`; the commit is of `now_ns`, ns since 1970.
     """
     for file in files:
         changed, rest = without_rows(

@@ -25,6 +25,7 @@ import pyarrow.dataset as ds  # type: ignore[import-untyped]
 from backhaul_codec.kinds import POINT
 from backhaul_codec.wire.messages import is_said_again
 from backhaul_spark.arrays import Flags
+from backhaul_spark.columns import packed, unpacked
 from backhaul_spark.decode.points import POINTS, TIMELESS, Decoded
 from backhaul_spark.nats.messages import leaf_of
 from backhaul_spark.tables.files import open_input
@@ -127,13 +128,7 @@ class Aside:
 
     def report(self) -> list[str]:
         """Return the readings put aside as text, for the task's report."""
-        found = []
-        for table in self._tables:
-            sink = pa.BufferOutputStream()
-            with pa.ipc.new_stream(sink, POINTS) as writer:
-                writer.write_table(table)
-            found.append(base64.b64encode(sink.getvalue().to_pybytes()).decode())
-        return found
+        return [base64.b64encode(packed(table)).decode() for table in self._tables]
 
 
 def _plain(points: pa.RecordBatch) -> pa.Table:
@@ -142,13 +137,11 @@ def _plain(points: pa.RecordBatch) -> pa.Table:
 
 
 def reported(texts: Iterable[str], repeats: Mapping[str, pa.Array]) -> pa.Table:
-    """Return the readings that tasks put aside, each once, without messages that points holds already.
+    """Return the readings that tasks put aside (`Aside.report`), each once, without messages that points holds already.
 
-    Args:
-        texts: of all tasks, as `Aside.report` returned them.
-        repeats: per stream, the sequences of such messages.
+    `repeats`: per stream, the sequences of such messages.
     """
-    tables = [pa.ipc.open_stream(base64.b64decode(text)).read_all() for text in texts]
+    tables = [unpacked(base64.b64decode(text)) for text in texts]
     table = pa.concat_tables([POINTS.empty_table(), *tables])
     for stream, seqs in repeats.items():
         inside = pc.is_in(table.column("stream_seq"), value_set=seqs)
@@ -159,13 +152,9 @@ def reported(texts: Iterable[str], repeats: Mapping[str, pa.Array]) -> pa.Table:
 def not_there(
     again: pa.Table, points: ds.Dataset, uri: str, files: Sequence[dict[str, Any]]
 ) -> pa.Table:
-    """Return the repeated readings that are neither in points nor in files to be committed.
+    """Return those of repeated readings (`reported`) that are neither in points nor in files to be committed.
 
-    Args:
-        again: as `reported` returned it.
-        points: the table, without these files.
-        uri: of the table.
-        files: as PartFile.close described them.
+    `points` is the table without these files, which are as PartFile.close described them.
     """
     days = set(pc.floor_temporal(again.column("time"), unit="day").cast(pa.date32()).to_pylist())
     days.add(TIMELESS.item())  # a head has lost the word that its clock was not set

@@ -22,9 +22,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 def storage_error(error: Exception, root: str) -> StorageError | None:
     """Return an error of the storage under a table root, in one line; None for any other error.
 
-    Args:
-        error: as delta-rs, Arrow, Python or a job of Spark raised it.
-        root: the table root.
+    It is as delta-rs, Arrow, Python or a job of Spark raised it.
     """
     if isinstance(error, BackhaulSparkError) and not isinstance(error, JobFailedError):
         return None

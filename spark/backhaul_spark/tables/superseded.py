@@ -40,9 +40,7 @@ class Superseded:
     """The rows that a writer puts into one table of superseded rows.
 
     Args:
-        root: the table root.
         main: the table whose rows they were, as its writer loaded it, before this.
-        spec: its spec.
         app: the application id that the main table moves to a commit's number.
         clock: for since when superseded rows are kept.
 
@@ -66,12 +64,9 @@ class Superseded:
             self._table.update_incremental()
 
     def prepare(self, rows: pa.Table, number: int, at_us: int) -> None:
-        """Append rows that the main table's commit `number` takes out.
+        """Append rows that the main table's commit takes out which moves the application id to `number`.
 
-        Args:
-            rows: the main table's columns.
-            number: what that commit moves the application id to.
-            at_us: since when they are superseded, us since 1970.
+        `at_us`: since when they are superseded, us since 1970.
 
         Raises:
             CommitFailedError: another writer of the main table is at work.
@@ -105,15 +100,10 @@ def rows_known_at(
     at: datetime,
     wanted: pc.Expression | None = None,
 ) -> pa.Table:
-    """Return the rows of a table as a reader at time `at` would have found them.
+    """Return the rows of a table as a reader at time `at` (with its time zone) would have found them.
 
-    Args:
-        root: the table root.
-        spec: the table.
-        app: the application id that the main table moves with each commit.
-        since: the column that says from when on a row was there.
-        at: with its time zone.
-        wanted: a filter on the main table's columns.
+    `app` is the application id that the table moves with each commit, `since` the column that says from when on a row
+    was there, `wanted` a filter on the table's columns.
 
     Raises:
         TableMissingError: the table is not there.

@@ -38,7 +38,7 @@ def alerts(
     A late one was old news when the hub got it: the vehicle had been away.
     """
     from backhaul_spark.query.history import parse_time
-    from backhaul_spark.sink.told import alerts as told
+    from backhaul_spark.sink.alert_tables import alerts_told as told
 
     found = told(table_root, since=parse_time("--since", since), device=device, rule=rule)
     shown = found.slice(max(0, found.num_rows - limit))

@@ -36,9 +36,8 @@ def completeness(table_root: str, device: str | None, no_update: bool, as_json: 
     explained (what is missing has a receipt), waiting, or imported (no vehicle has spoken of it). They are brought up to date first.
     """
     from backhaul_runtime.clock import SYSTEM_CLOCK
-    from backhaul_spark.completeness.hour_reports import HourReports
+    from backhaul_spark.completeness.hour_reports import HourReports, hour_reports
     from backhaul_spark.completeness.lane_states import lane_states
-    from backhaul_spark.completeness.read import hour_reports
     from backhaul_spark.errors import NothingFoundError
 
     states = lane_states(table_root, device)

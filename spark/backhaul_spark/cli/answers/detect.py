@@ -75,8 +75,8 @@ def detect(
         print(f"  {_iso(finding.start_ns)} to {_iso(finding.end_ns)}: {shown(finding.text)}")
 
 
-class Judged(NamedTuple):
-    """The findings; all else that `--json` says; what they are of, and what was judged of it, in words."""
+class DetectAnswer(NamedTuple):
+    """The findings, the rest of `--json`, the number of readings in words, and the account of those judged."""
 
     findings: Sequence[UnusualStretch | UnusualTogether]
     facts: dict[str, Any]
@@ -84,7 +84,7 @@ class Judged(NamedTuple):
     judged: str
 
 
-def _alone(table_root: str, span: SeriesSpan, series: str, threshold: float | None) -> Judged:
+def _alone(table_root: str, span: SeriesSpan, series: str, threshold: float | None) -> DetectAnswer:
     """Judge one series."""
     from backhaul_spark.detect.findings import THRESHOLD, find
     from backhaul_spark.query.history import History, parse_series
@@ -113,7 +113,7 @@ def _alone(table_root: str, span: SeriesSpan, series: str, threshold: float | No
             "without_number": unjudged.texts,
         },
     }
-    return Judged(found, facts, f"{len(values):,} readings", unjudged.text(judged))
+    return DetectAnswer(found, facts, f"{len(values):,} readings", unjudged.text(judged))
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ def _together(
     series: Sequence[str],
     threshold: float | None,
     learning: int,
-) -> Judged:
+) -> DetectAnswer:
     """Judge several series of one device together.
 
     Raises:
@@ -205,7 +205,7 @@ def _together(
     }
     told = f"{judged:,} judged; not judged: {len(rows) - judged:,} for learning"
     told += f", to {learned}" if learned is not None else ""
-    return Judged(found, facts, f"{len(rows):,} rows of {step_ns / 1e9:g} s", told)
+    return DetectAnswer(found, facts, f"{len(rows):,} rows of {step_ns / 1e9:g} s", told)
 
 
 def _as_json(finding: UnusualStretch | UnusualTogether) -> dict[str, Any]:

@@ -18,7 +18,7 @@ def twins(table_root: str, device: str | None, as_json: bool) -> None:
 
     Half a minute old at most while the twin job runs, and as old as its last word where it does not.
     """
-    from backhaul_spark.sink.told import twins as told
+    from backhaul_spark.sink.alert_tables import twins_told as told
 
     found = told(table_root, device)
     if device is not None and not found.num_rows:

@@ -16,8 +16,8 @@ from backhaul_spark.cli import _options
 from backhaul_spark.cli._options import HubPlace, Tell
 
 if TYPE_CHECKING:
+    from backhaul_spark.jobs.metrics import JobsStanding
     from backhaul_spark.jobs.progress import JobsProgress
-    from backhaul_spark.jobs.standing import JobsStanding
     from backhaul_spark.serve.server import HistoryServer
 
 log = structlog.get_logger(__name__)
@@ -40,8 +40,8 @@ def serve_history(table_root: str, hub: HubPlace, checkpoint: str | None, tell: 
     from backhaul_codec.programs import json_logs
     from backhaul_runtime.clock import SYSTEM_CLOCK
     from backhaul_spark.checkpoint import checkpoint_uri, with_scheme
+    from backhaul_spark.jobs.metrics import JobsStanding
     from backhaul_spark.jobs.progress import JobsProgress
-    from backhaul_spark.jobs.standing import JobsStanding
     from backhaul_spark.nats.direct_get import close_connections
     from backhaul_spark.nats.endpoint import endpoint_from
     from backhaul_spark.serve.answers import HistoryAnswers

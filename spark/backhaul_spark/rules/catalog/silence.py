@@ -52,7 +52,10 @@ class Silence(rule.Rule):
     Settings = SilenceSettings
 
     def heard(self, state: Rows, first: Flags, messages: Rows) -> Iterator[Finding]:
-        """Find silences between messages, told of already or not, and the vehicle's word on them."""
+        """Find silences between messages, told of already or not, and the vehicle's word on them.
+
+        `first`: (messages,) bool.
+        """
         alive, alive_after = _alive(state, first, messages["mark"])
         # That an agent is gone is no sign of life but of one that was there until then.
         living = (messages["mark"] != AWAY) | alive
