@@ -49,6 +49,9 @@ class Continuity:
         self._no_room_until_ns: dict[str, int] = {}
         self._changed: set[LaneKey] = set()
         self._stirred: dict[LaneKey, None] = {}
+        self._not_whole: set[LaneKey] = set()
+        self.arrivals = 0
+        """Messages of all lanes that are known, repeats included."""
         self._moved: dict[str, None] = {}
         self._repeats = Repeats(self.unclear)
         self.erased: frozenset[str] = frozenset()
@@ -62,6 +65,7 @@ class Continuity:
         for key, state in lanes.items():
             self._enter(key, state)
             self._holes[key.device] += len(state.seen)
+            self.arrivals += state.messages + state.repeats
             self._heard(key, state)
             self._stirred[key] = None
             self._moved[key.device] = None
@@ -96,6 +100,7 @@ class Continuity:
         """
         state = self._state(key)
         self._touch(key)
+        self.arrivals += 1
         if state.goes_on(seq, link, own):
             if stored_ns >= state.last_seen_ns:
                 state.last_seen_ns = stored_ns
@@ -265,7 +270,22 @@ class Continuity:
         """Return the lanes that changed, or were forgotten, since the last call, each once."""
         stirred = list(self._stirred)
         self._stirred.clear()
+        for key in stirred:
+            (self._not_whole.discard if self._is_whole(key) else self._not_whole.add)(key)
         return stirred
+
+    def owes(self, key: LaneKey) -> bool:
+        """Say whether a lane owed something when those that changed were taken last."""
+        return key in self._not_whole
+
+    def not_whole(self) -> set[LaneKey]:
+        """Return the lanes that owe something now."""
+        maybe = self._not_whole.union(self._stirred)
+        return {key for key in maybe if not self._is_whole(key)}
+
+    def _is_whole(self, key: LaneKey) -> bool:
+        state = self.lanes.get(key)
+        return state is None or state.whole
 
     def take_moved(self) -> list[str]:
         """Return the devices whose words may be others than at the last call, each once."""
@@ -340,7 +360,9 @@ class Continuity:
         if now_ns < until_ns:
             self._no_room_until_ns[key.device] = until_ns
             return False
-        self._holes[oldest.device] -= len(self.lanes.pop(oldest).seen)
+        forgotten = self.lanes.pop(oldest)
+        self._holes[oldest.device] -= len(forgotten.seen)
+        self.arrivals -= forgotten.messages + forgotten.repeats
         del self._of_device[oldest.device][oldest]
         self._epochs[oldest.device, oldest.lane] -= 1
         self._changed.discard(oldest)
