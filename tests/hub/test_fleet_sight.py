@@ -28,7 +28,21 @@ S = 1_000_000_000
 NOW_NS = 1_790_000_000 * S
 KNOWN = [f"VID-{number}" for number in range(6)]
 STATES = st.sampled_from(
-    "up down gap owes lag unset stepped doubted behind ahead agent-down ill former".split()
+    [
+        "up",
+        "down",
+        "gap",
+        "owes",
+        "lag",
+        "unset",
+        "stepped",
+        "doubted",
+        "behind",
+        "ahead",
+        "agent-down",
+        "ill",
+        "former",
+    ]
 )
 
 
