@@ -234,17 +234,17 @@ class Continuity:
 
     def fork_of(self, key: LaneKey) -> Fork:
         """Return the word to the vehicle on a lane's epoch."""
-        state = self.lanes.get(key)
-        if state is not None and state.chain.forked:
-            return Fork.FORKED
-        if self.is_over(key):
-            return Fork.OVER
-        stands_still = state is not None and state.proven[0] < state.watermark
-        return Fork.UNPROVEN if stands_still else Fork.NONE
+        if key in self.lanes:
+            return self.told_of(key).fork
+        return Fork.OVER if self.is_over(key) else Fork.NONE
 
     def told_of(self, key: LaneKey) -> Watermark:
         """Return the word to the vehicle on a lane that is known."""
-        return Watermark(*self.lanes[key].proven, self.fork_of(key))
+        state = self.lanes[key]
+        watermark = state.watermark
+        seq, known = state.chain.proven(watermark)
+        fork = Fork.OVER if self.is_over(key) else Fork.UNPROVEN if seq < watermark else Fork.NONE
+        return Watermark(seq, known, Fork.FORKED if state.chain.forked else fork)
 
     def known(self, device: str, epoch: int) -> dict[str, int]:
         """Return the highest seq that anybody has ever heard of, by lane of one epoch."""
@@ -271,7 +271,7 @@ class Continuity:
         stirred = list(self._stirred)
         self._stirred.clear()
         for key in stirred:
-            (self._not_whole.discard if self._is_whole(key) else self._not_whole.add)(key)
+            (self._not_whole.add if self._owes_now(key) else self._not_whole.discard)(key)
         return stirred
 
     def owes(self, key: LaneKey) -> bool:
@@ -280,12 +280,10 @@ class Continuity:
 
     def not_whole(self) -> set[LaneKey]:
         """Return the lanes that owe something now."""
-        maybe = self._not_whole.union(self._stirred)
-        return {key for key in maybe if not self._is_whole(key)}
+        return set(filter(self._owes_now, self._not_whole.union(self._stirred)))
 
-    def _is_whole(self, key: LaneKey) -> bool:
-        state = self.lanes.get(key)
-        return state is None or state.whole
+    def _owes_now(self, key: LaneKey) -> bool:
+        return key in self.lanes and not self.lanes[key].whole
 
     def take_moved(self) -> list[str]:
         """Return the devices whose words may be others than at the last call, each once."""
