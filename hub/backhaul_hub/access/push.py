@@ -261,7 +261,7 @@ class AccountKeeper:
         self, now_s: int, also: Mapping[AccountName, Collection[str]]
     ) -> dict[AccountName, dict[str, int]]:
         """Return whom each account shuts out: for ever, and for a while."""
-        devices = await read_devices(self._registry)
+        devices = await read_devices(self._registry) if self._kept_out else {}
         revoked = in_force(await revocations(self._registry), now_s)
         for account, public_keys in also.items():
             revoked[account] = revoked.get(account, {}) | dict.fromkeys(public_keys, FOR_EVER_S)
