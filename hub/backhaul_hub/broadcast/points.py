@@ -51,29 +51,34 @@ def changed_subject(device: str) -> str:
     return f"hub.changed.{device}"
 
 
-def up_subjects(device: str, key: HeadKey, ancestors: Iterable[str]) -> list[str]:
+def up_subjects(device: str, key: HeadKey, ancestors: Iterable[str]) -> tuple[str, ...]:
     """Return where a point is told along the tree; `ancestors` are subject tokens."""
     if device == FLEET or key.node == device:
-        series = encode_token(address_of(device, key.node)) + _end("", key.type, key.key)
+        address = encode_token(address_of(device, key.node))
     else:
-        # As `address_of` puts it: of a large fleet there are too many addresses to know the token of each.
-        series = encode_token(device) + _end(f"/{key.node}", key.type, key.key)
-    return [f"up.{ancestor}.{series}" for ancestor in ancestors]
+        # As `address_of` puts it, and an id is a token as it is: a large fleet has too many addresses to keep all.
+        address = f"{device}{_below(key.node)}"
+    series = f"{address}.{_series(key.type, key.key)}"
+    return tuple([f"up.{ancestor}.{series}" for ancestor in ancestors])
 
 
 @lru_cache(16_384)
-def _end(of_node: str, type_: str, key: str) -> str:
-    node = encode_token(of_node) if of_node else ""
-    return f"{node}.{encode_token(type_)}.{encode_token(key)}"
+def _below(node: str) -> str:
+    return encode_token(f"/{node}")
+
+
+@lru_cache(16_384)
+def _series(type_: str, key: str) -> str:
+    return f"{encode_token(type_)}.{encode_token(key)}"
 
 
 def told(announcement: Announcement, *, along_the_tree: bool) -> Told:
     """Return the messages for a head that changed."""
     device, key, head, _ = announcement.change
-    subjects = [changed_subject(device)]
+    subjects: tuple[str, ...] = (changed_subject(device),)
     if along_the_tree:
         subjects += up_subjects(device, key, announcement.tokens)
-    return Told(tuple(subjects), _encode(point_json(device, key, head)))
+    return Told(subjects, _encode(point_json(device, key, head)))
 
 
 def told_reading(new: NewReading, ancestors: Iterable[str]) -> Told:
@@ -82,7 +87,7 @@ def told_reading(new: NewReading, ancestors: Iterable[str]) -> Told:
     subjects = up_subjects(new.device, HeadKey("", *series), ancestors)
     shown, dtype = value_to_json(value)
     payload = _encode(_Reading(new.device, *series, time, shown, dtype))
-    return Told(tuple(subjects), payload)
+    return Told(subjects, payload)
 
 
 class _Reading(msgspec.Struct):
