@@ -91,7 +91,7 @@ class FleetSight:
         return clocks | told | self.sync.odd() | self.vehicles.identities.doubted()
 
     def _owing(self) -> set[str]:
-        """Return the devices that owe messages, or whose sources lag."""
+        """Return the devices that owe messages, and those behind a source that lags."""
         lagging = {device for (device, _), lag in self.lags.items() if lag}
         return lagging.union(key.device for key in self._continuity.not_whole())
 
