@@ -26,7 +26,16 @@ _ONLY_DOWN = DeviceFacts(up=False)
 
 @dataclass(eq=False)
 class FleetSight:
-    """Looks at all vehicles. Arguments as those of `HealthWatch`."""
+    """Looks at all vehicles.
+
+    Args:
+        devices: tells all devices there are now.
+        links: of the devices that have ever connected.
+        lags: of the sources, by (device, lane), where they are known.
+        clocks: what devices said last of their clocks.
+        vehicles: what they say of themselves.
+        sync: knows the heads of all devices.
+    """
 
     _clock: Clock
     _continuity: Continuity

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, InitVar, dataclass, replace
 from typing import Any, Protocol
 
@@ -12,10 +12,7 @@ from nats.errors import Error as NatsError
 
 from backhaul_codec.assurance.conditions import Condition, Finding, counts
 from backhaul_codec.assurance.metrics import Sample
-from backhaul_codec.protocol.words import ClockWord
 from backhaul_hub.config import HubConfig
-from backhaul_hub.continuity.lane_book import Continuity
-from backhaul_hub.device import Device, DeviceLink
 from backhaul_hub.errors import HubError
 from backhaul_hub.health.fleet_sight import FleetSight
 from backhaul_hub.health.judge import HealthFacts, HubHealth
@@ -25,9 +22,7 @@ from backhaul_hub.lane_names import DOWN
 from backhaul_hub.nats.jetstream import JetStreamApi, Json
 from backhaul_hub.shards import is_passing
 from backhaul_hub.streams.streams import declared_streams
-from backhaul_hub.sync.core import HubSync
 from backhaul_hub.uplink.reader import UplinkReader
-from backhaul_hub.vehicles.core import Vehicles
 
 # Of one stream: who makes more sees the first of them.
 _CONSUMERS_MAX = 1024
@@ -55,10 +50,6 @@ class HealthWatch:
     """Looks, keeps the findings, and tells them.
 
     Args:
-        devices: tells all devices there are now.
-        clocks: what devices said last of their clocks.
-        vehicles: what they say of themselves.
-        sync: knows the heads of all devices.
         told: returns the facts of other rooms; streams, consumers, readers, devices and the clock are seen here.
         standby: knows the other machines with a control plane; None: there are none.
     """
@@ -66,15 +57,9 @@ class HealthWatch:
     config: InitVar[HubConfig]
     _clock: HubTime
     _api: JetStreamApi
-    _continuity: Continuity
     _readers: Sequence[UplinkReader]
+    _fleet: FleetSight
     _: KW_ONLY
-    devices: Callable[[], Mapping[str, Device]]
-    links: Mapping[str, DeviceLink]
-    lags: Mapping[tuple[str, str], int]
-    clocks: Mapping[str, ClockWord]
-    vehicles: Vehicles
-    sync: HubSync
     told: Callable[[], Awaitable[HealthFacts]]
     standby: OtherMachines | None
 
@@ -85,15 +70,6 @@ class HealthWatch:
         self._shown: set[tuple[str, str, str]] = set()
         self.looked_ns = 0
         """When; ns since the Unix epoch, 0: not yet."""
-        self._fleet = FleetSight(
-            *(self._clock, self._continuity),
-            devices=self.devices,
-            links=self.links,
-            lags=self.lags,
-            clocks=self.clocks,
-            vehicles=self.vehicles,
-            sync=self.sync,
-        )
         self._health = HubHealth(config.health)
         self._interval_s = config.health.interval_s
         self._streams = [stream["name"] for stream in declared_streams(config)]
