@@ -101,7 +101,7 @@ class PatchedClient(Client):
             NatsError: the connection is closed, or has no room for them while it is lost; a subject is
                 none, or a message larger than the server takes.
         """
-        lines = bytearray()
+        parts = list[bytes]()
         count = size = 0
         for subject, headers, body in messages:
             length = len(headers) + len(body)
@@ -110,14 +110,13 @@ class PatchedClient(Client):
             if length > self._max_payload:
                 raise errors.MaxPayloadError
             if headers:
-                lines += b"HPUB %b %d %d\r\n" % (subject.encode(), len(headers), length)
-                lines += headers
+                head = f"HPUB {subject} {len(headers)} {length}\r\n"
+                parts += (head.encode(), headers, body, b"\r\n")
             else:
-                lines += b"PUB %b %d\r\n" % (subject.encode(), length)
-            lines += body
-            lines += b"\r\n"
+                parts += (f"PUB {subject} {length}\r\n".encode(), body, b"\r\n")
             count += 1
             size += len(body)
+        lines = b"".join(parts)
         if self.is_closed:
             raise errors.ConnectionClosedError
         if self.is_draining_pubs:
@@ -128,7 +127,7 @@ class PatchedClient(Client):
             return
         self.stats["out_msgs"] += count
         self.stats["out_bytes"] += size
-        await self._send_command(bytes(lines))
+        await self._send_command(lines)
         if self._flush_queue is not None and self._flush_queue.empty():
             await self._flush_pending()
 

@@ -13,8 +13,10 @@ from backhaul_hub.control.heap import Heap
 async def test_what_is_there_is_taken_out_at_the_start_and_ever_more_seldom(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    done, waited = list[str](), list[float]()
-    monkeypatch.setattr(gc, "set_threshold", lambda *_: done.append("set"))
+    done, waited, thresholds = list[str](), list[float](), list[tuple[int, ...]]()
+    objects = 100
+    monkeypatch.setattr(gc, "set_threshold", lambda *each: thresholds.append(each))
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: objects)
     monkeypatch.setattr(gc, "collect", lambda: done.append("collect"))
     monkeypatch.setattr(gc, "freeze", lambda: done.append("freeze"))
 
@@ -25,9 +27,14 @@ async def test_what_is_there_is_taken_out_at_the_start_and_ever_more_seldom(
 
     heap = Heap(sleep)
     await heap.start()
-    assert done == ["set", "collect", "freeze"]
+    assert done == ["collect", "freeze"]
+    assert thresholds == [(20_000, 20, 20)]
+    objects = 10_000_000
     [work] = heap.tasks()
     with pytest.raises(asyncio.CancelledError):
         await work
     assert waited == [*(60.0 * 2**at for at in range(11)), *[86_400.0] * 3]
-    assert done[3:] == ["collect", "freeze"] * 13
+    assert done[2:] == ["collect", "freeze"] * 13
+    assert thresholds[1:] == [(500_000, 20, 20)] * 13, (
+        "garbage in cycles is a twentieth of all at most"
+    )

@@ -65,7 +65,11 @@ async def test_a_beat_says_that_somebody_looks() -> None:
         told.append((subject, body))
         return {}
 
-    api: Any = SimpleNamespace(publish=publish)
+    async def publish_all(words: list[tuple[str, bytes]], *, taken: Any) -> None:
+        told.extend(words)
+        taken(words)
+
+    api: Any = SimpleNamespace(publish=publish, publish_all=publish_all)
     clock: Any = SimpleNamespace(monotonic_s=lambda: now_s)
     looks = True
     links = {"A": DeviceLink(up=True, agent=True)}

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import TYPE_CHECKING, cast
 
+from backhaul_codec.state.merge import Head, HeadKey
+from backhaul_codec.subjects import encode_token
 from backhaul_hub.broadcast import points as rebroadcast
-from backhaul_hub.broadcast.points import Rebroadcast, Told
+from backhaul_hub.broadcast.points import Rebroadcast, Told, told_reading
+from backhaul_hub.device import FLEET
+from backhaul_hub.sync.newest_readings import DeviceSeries, NewReading, Reading, point_json
+from backhaul_hub.sync.tree import address_of
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
@@ -80,3 +86,19 @@ async def test_a_payload_that_no_server_takes_keeps_no_other_from_being_told() -
     assert telling.dropped == 1
     running.cancel()
     await asyncio.wait([running])
+
+
+def test_a_reading_is_told_as_any_other_point() -> None:
+    for device, node in (
+        ("VID-1", "battery"), ("VID-1", "VID-1"), ("VID-1", ""), ("VID-1", "links/\u00fc.1 %"), (FLEET, "depot/1"),
+    ):  # fmt: skip
+        for type_, key, value in (("soc", "", 81.5), ("a b", "k.1", 7), ("on", "", "\u00e4")):
+            reading = NewReading(
+                device, DeviceSeries(node, type_, key), Reading(9, value), "synced"
+            )
+            subjects, payload = told_reading(reading, ("one", "two"))
+            tokens = map(encode_token, (address_of(device, node), type_, key))
+            end = ".".join(tokens)
+            assert subjects == (f"up.one.{end}", f"up.two.{end}")
+            point = point_json(device, HeadKey("", node, type_, key), Head(9, "", value))
+            assert list(json.loads(payload).items()) == list(point.items())

@@ -155,14 +155,14 @@ def test_the_book_looks_at_lanes_of_connected_devices_only() -> None:
     continuity = Continuity()
     book = RepairBook(continuity)
     arrive(continuity, 1, 2, 5)
-    assert list(book.asks({}, {}, 0.0)) == []
-    assert list(book.asks({"VID-002": -9.0}, {}, 100.0)) == []
-    found = list(book.asks({DEVICE: 100.0}, {(DEVICE, LANE): 0}, 100.0))
+    assert list(book.asks({}.get, {}, 0.0)) == []
+    assert list(book.asks({"VID-002": -9.0}.get, {}, 100.0)) == []
+    found = list(book.asks({DEVICE: 100.0}.get, {(DEVICE, LANE): 0}, 100.0))
     assert found == [(DEVICE, LANE, LaneAsk(7, ((3, 4),)))]
     arrive(continuity, 3, 4)
-    found = list(book.asks({DEVICE: 100.0}, {(DEVICE, LANE): 0}, 104.0))
+    found = list(book.asks({DEVICE: 100.0}.get, {(DEVICE, LANE): 0}, 104.0))
     assert found == [(DEVICE, LANE, LaneAsk(7, ()))]
-    assert list(book.asks({DEVICE: 100.0}, {(DEVICE, LANE): 0}, 105.0)) == []
+    assert list(book.asks({DEVICE: 100.0}.get, {(DEVICE, LANE): 0}, 105.0)) == []
 
 
 def test_what_waits_in_up_for_its_dictionary_is_not_asked_for() -> None:
@@ -172,17 +172,17 @@ def test_what_waits_in_up_for_its_dictionary_is_not_asked_for() -> None:
     for seq in (3, 4):
         continuity.wait(LaneKey(DEVICE, LANE, 7), seq, b"names")
     up, lags = {DEVICE: 100.0}, {(DEVICE, LANE): 0}
-    found = [ask for now_s in range(100, 106) for ask in book.asks(up, lags, now_s)]
+    found = [ask for now_s in range(100, 106) for ask in book.asks(up.get, lags, now_s)]
     assert found == [(DEVICE, LANE, LaneAsk(7, ((5, 5),)))]
     arrive(continuity, 5)
-    found = [ask for now_s in range(106, 300) for ask in book.asks(up, lags, now_s)]
+    found = [ask for now_s in range(106, 300) for ask in book.asks(up.get, lags, now_s)]
     assert found == [(DEVICE, LANE, LaneAsk(7, ()))]
     assert continuity.lanes[LaneKey(DEVICE, LANE, 7)].gaps == [(3, 4)], (
         "its hour waits all the same"
     )
     arrive(continuity, 3)
     continuity.waited(DEVICE, b"names")  # and UP has lost the other one meanwhile
-    found = [ask for now_s in range(300, 309) for ask in book.asks(up, lags, now_s)]
+    found = [ask for now_s in range(300, 309) for ask in book.asks(up.get, lags, now_s)]
     assert found[0] == (DEVICE, LANE, LaneAsk(7, ((4, 4),)))
 
 
@@ -203,8 +203,8 @@ def test_the_book_asks_at_once_for_what_was_missing_before_the_link_came() -> No
     again = Continuity()
     again.restore(continuity.lanes)  # as after a restart of the hub
     book = RepairBook(again)
-    assert list(book.asks({}, {}, 0.0)) == []
-    assert list(book.asks({DEVICE: 60.0}, {}, 60.0)) == [(DEVICE, LANE, LaneAsk(7, ((3, 4),)))]
+    assert list(book.asks({}.get, {}, 0.0)) == []
+    assert list(book.asks({DEVICE: 60.0}.get, {}, 60.0)) == [(DEVICE, LANE, LaneAsk(7, ((3, 4),)))]
 
 
 def test_the_book_asks_for_what_a_mark_told_of_a_former_epoch() -> None:
@@ -215,6 +215,8 @@ def test_the_book_asks_for_what_a_mark_told_of_a_former_epoch() -> None:
     continuity.end(DEVICE, 5)
     arrive(continuity, 1, epoch=7)
     found = [
-        each for now_s in range(9) for each in book.asks({DEVICE: -9.0}, {(DEVICE, LANE): 0}, now_s)
+        each
+        for now_s in range(9)
+        for each in book.asks({DEVICE: -9.0}.get, {(DEVICE, LANE): 0}, now_s)
     ]
     assert found[0] == (DEVICE, LANE, LaneAsk(5, ((3, 4),)))

@@ -125,7 +125,7 @@ class Hub:
                 self.down.publish(f"s.held.{place[1]}", held)
         up = {} if self.up_since_s is None else {DEVICE: self.up_since_s}
         places = {(DEVICE, lane): lag for lane, lag in lags.items()}
-        for _, lane, ask in self._repair.asks(up, places, now_s):
+        for _, lane, ask in self._repair.asks(up.get, places, now_s):
             self._ask(lane, ask.epoch, ask.ranges)
 
     def _ask(self, lane: str, epoch: int, ranges: tuple[tuple[int, int], ...]) -> None:

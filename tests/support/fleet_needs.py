@@ -41,7 +41,7 @@ IDLE_BYTES_S = Measured(1.8e6 / 8 / 100_000, "bytes/s a vehicle", "`gateway`, id
 BODY_BYTES = Measured(4.0, "bytes a point", "`backhaul-hub simulate --per-frame 25`")
 MESSAGE_BYTES = Measured(150, "bytes a message", "the same: what UP holds beside the body")
 SYNCED_FRAMES_S = Measured(5_400, "frames/s a disk", "`hub_drain`, `sync_interval: always`")
-CONTROL_US = Measured(129, "us a frame", "`hub_fleet`, 20,000 vehicles, all told; one core")
+CONTROL_US = Measured(107, "us a frame", "`hub_fleet`, 100,000 vehicles, all told; one core")
 # Two equations: 6,080 frames of 200 points a second on two cores (`spark_ingest`), and 125 us for
 # each of 70,000 simulated messages of 16.5 points on average.
 INGEST_FRAME_US = Measured(106, "us a frame", "`spark_ingest`, and simulated frames")

@@ -20,6 +20,7 @@ import structlog
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
+from backhaul_codec.subjects import node_lane
 from backhaul_hub.access.account_names import ACCOUNTS, AccountName
 from backhaul_hub.access.generations import (
     Generation,
@@ -43,10 +44,9 @@ from backhaul_hub.access.revocations import (
 from backhaul_hub.access.rules import account_jwts
 from backhaul_hub.access.signed_log import RevocationLog
 from backhaul_hub.access.up_guard import guessable_names
-from backhaul_hub.db.devices import read_devices
+from backhaul_hub.db.devices import read_devices, read_nodes
 from backhaul_hub.db.store import Registry
 from backhaul_hub.errors import ConfigError, HubError, OlderRegistryError
-from backhaul_hub.lane_names import node_lanes
 from backhaul_hub.nats.jwt import body_of, revocations_of, same_but_for_time, with_revocations
 from backhaul_hub.nats.system_requests import ask_each
 from backhaul_runtime.clock import Clock
@@ -251,8 +251,7 @@ class AccountKeeper:
     async def _built(
         self, now_s: int, numbers: Mapping[AccountName, int] = _NO_NUMBERS
     ) -> dict[AccountName, str]:
-        devices = await read_devices(self._registry)
-        lanes = {lane for device in devices.values() for lane in node_lanes(device)}
+        lanes = {node_lane(node) for node in await read_nodes(self._registry)}
         revoked = await self._revoked(now_s, {})
         return account_jwts(self._keys, lanes, revoked, now_s=now_s, generations=numbers)
 
@@ -260,7 +259,7 @@ class AccountKeeper:
         self, now_s: int, also: Mapping[AccountName, Collection[str]]
     ) -> dict[AccountName, dict[str, int]]:
         """Return whom each account shuts out: for ever, and for a while."""
-        devices = await read_devices(self._registry)
+        devices = await read_devices(self._registry) if self._kept_out else {}
         revoked = in_force(await revocations(self._registry), now_s)
         for account, public_keys in also.items():
             revoked[account] = revoked.get(account, {}) | dict.fromkeys(public_keys, FOR_EVER_S)

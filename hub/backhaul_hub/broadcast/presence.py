@@ -7,7 +7,8 @@ says now and then that the control plane still looks (`backhaul_codec.protocol.p
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sized
 from dataclasses import dataclass
 
 import structlog
@@ -97,9 +98,16 @@ class Presence:
         if not self._looks():
             return
         now_s = self._clock.monotonic_s()
-        for device, there in self._changes.look(list(self._devices()), self._links, now_s):
-            await self._api.publish(*presence_message(device, there=there))
-            self._changes.told(device, there=there)
+        changes = self._changes.look(list(self._devices()), self._links, now_s)
+        left = deque(changes)
+
+        def taken(some: Sized) -> None:
+            for _ in range(len(some)):
+                device, there = left.popleft()
+                self._changes.told(device, there=there)
+
+        words = [presence_message(device, there=there) for device, there in changes]
+        await self._api.publish_all(words, taken=taken)
         if self._beat_s is None or now_s - self._beat_s >= BEAT_S:
             await self._api.publish(BEAT, b"{}")
             self._beat_s = now_s

@@ -49,6 +49,9 @@ class Continuity:
         self._no_room_until_ns: dict[str, int] = {}
         self._changed: set[LaneKey] = set()
         self._stirred: dict[LaneKey, None] = {}
+        self._not_whole: set[LaneKey] = set()
+        self.arrivals = 0
+        """Messages of all lanes that are known, repeats included."""
         self._moved: dict[str, None] = {}
         self._repeats = Repeats(self.unclear)
         self.erased: frozenset[str] = frozenset()
@@ -62,6 +65,7 @@ class Continuity:
         for key, state in lanes.items():
             self._enter(key, state)
             self._holes[key.device] += len(state.seen)
+            self.arrivals += state.messages + state.repeats
             self._heard(key, state)
             self._stirred[key] = None
             self._moved[key.device] = None
@@ -96,6 +100,7 @@ class Continuity:
         """
         state = self._state(key)
         self._touch(key)
+        self.arrivals += 1
         if state.goes_on(seq, link, own):
             if stored_ns >= state.last_seen_ns:
                 state.last_seen_ns = stored_ns
@@ -229,17 +234,17 @@ class Continuity:
 
     def fork_of(self, key: LaneKey) -> Fork:
         """Return the word to the vehicle on a lane's epoch."""
-        state = self.lanes.get(key)
-        if state is not None and state.chain.forked:
-            return Fork.FORKED
-        if self.is_over(key):
-            return Fork.OVER
-        stands_still = state is not None and state.proven[0] < state.watermark
-        return Fork.UNPROVEN if stands_still else Fork.NONE
+        if key in self.lanes:
+            return self.told_of(key).fork
+        return Fork.OVER if self.is_over(key) else Fork.NONE
 
     def told_of(self, key: LaneKey) -> Watermark:
         """Return the word to the vehicle on a lane that is known."""
-        return Watermark(*self.lanes[key].proven, self.fork_of(key))
+        state = self.lanes[key]
+        watermark = state.watermark
+        seq, known = state.chain.proven(watermark)
+        fork = Fork.OVER if self.is_over(key) else Fork.UNPROVEN if seq < watermark else Fork.NONE
+        return Watermark(seq, known, Fork.FORKED if state.chain.forked else fork)
 
     def known(self, device: str, epoch: int) -> dict[str, int]:
         """Return the highest seq that anybody has ever heard of, by lane of one epoch."""
@@ -265,7 +270,20 @@ class Continuity:
         """Return the lanes that changed, or were forgotten, since the last call, each once."""
         stirred = list(self._stirred)
         self._stirred.clear()
+        for key in stirred:
+            (self._not_whole.add if self._owes_now(key) else self._not_whole.discard)(key)
         return stirred
+
+    def owes(self, key: LaneKey) -> bool:
+        """Say whether a lane owed something when those that changed were taken last."""
+        return key in self._not_whole
+
+    def not_whole(self) -> set[LaneKey]:
+        """Return the lanes that owe something now."""
+        return set(filter(self._owes_now, self._not_whole.union(self._stirred)))
+
+    def _owes_now(self, key: LaneKey) -> bool:
+        return key in self.lanes and not self.lanes[key].whole
 
     def take_moved(self) -> list[str]:
         """Return the devices whose words may be others than at the last call, each once."""
@@ -340,7 +358,9 @@ class Continuity:
         if now_ns < until_ns:
             self._no_room_until_ns[key.device] = until_ns
             return False
-        self._holes[oldest.device] -= len(self.lanes.pop(oldest).seen)
+        forgotten = self.lanes.pop(oldest)
+        self._holes[oldest.device] -= len(forgotten.seen)
+        self.arrivals -= forgotten.messages + forgotten.repeats
         del self._of_device[oldest.device][oldest]
         self._epochs[oldest.device, oldest.lane] -= 1
         self._changed.discard(oldest)

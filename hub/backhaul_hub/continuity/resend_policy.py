@@ -7,11 +7,10 @@ comes, or a backlog is in front of it; then asked for again, less and less often
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from backhaul_hub.continuity.lane_book import Continuity
-from backhaul_hub.continuity.lane_key import LaneKey
 
 RANGES_MAX = 256
 """Ranges in one request: about 5 KB on the link."""
@@ -172,31 +171,30 @@ class RepairBook:
     def __init__(self, continuity: Continuity) -> None:
         self._continuity = continuity
         self._lanes: dict[tuple[str, str], LaneRepair] = {}
-        self._open: dict[tuple[str, str], set[LaneKey]] = {}
 
     def asks(
         self,
-        up_since_s: Mapping[str, float],
+        up_since_s: Callable[[str], float | None],
         lags: Mapping[tuple[str, str], int],
         now_s: float,
     ) -> Iterable[tuple[str, str, LaneAsk]]:
         """Return (device, lane, request) for all that is to be asked now.
 
         Args:
-            up_since_s: the devices that are connected, and since when.
+            up_since_s: tells since when a device is connected; None: it is not.
             lags: of the sources, by (device, lane).
             now_s: monotonic seconds, as all times here.
         """
         for place in self._sort_out():
-            if place[0] not in up_since_s:
+            if up_since_s(place[0]) is None:
                 # Asked for as soon as its link comes, since it is known by then.
                 self._lanes[place].note(self._view(place, 0.0, None).epochs, now_s)
         found = []
         for place in list(self._lanes):
             device, lane = place
-            if device not in up_since_s:
+            if (since_s := up_since_s(device)) is None:
                 continue
-            view = self._view(place, up_since_s[device], lags.get(place))
+            view = self._view(place, since_s, lags.get(place))
             ask = self._lanes[place].look(view, now_s)
             if ask is not None:
                 found.append((device, lane, ask))
@@ -209,11 +207,7 @@ class RepairBook:
         places = set()
         for key in self._continuity.take_stirred():
             place = (key.device, key.lane)
-            state = self._continuity.lanes.get(key)
-            if state is None or state.whole:
-                self._open.get(place, set()).discard(key)
-            else:
-                self._open.setdefault(place, set()).add(key)
+            if self._continuity.owes(key):
                 self._lanes.setdefault(place, LaneRepair())
             if place in self._lanes:
                 places.add(place)
@@ -229,7 +223,7 @@ class RepairBook:
                 continue
             state = self._continuity.lanes[key]
             arrivals += state.messages + state.repeats
-            if key in self._open.get(place, ()):
+            if self._continuity.owes(key):
                 gaps, owed = state.wanted
                 if owed:
                     epochs.append(EpochView(key.epoch, key.epoch == current, gaps, owed))

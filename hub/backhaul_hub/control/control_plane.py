@@ -37,6 +37,7 @@ from backhaul_hub.control.stream_watch import Streams
 from backhaul_hub.control.subsystem import Subsystem, Tasks, run
 from backhaul_hub.control.sync_shell import SyncShell
 from backhaul_hub.health import metrics as health_metrics
+from backhaul_hub.health.fleet_sight import FleetSight
 from backhaul_hub.health.judge import HealthFacts
 from backhaul_hub.health.overview import overview
 from backhaul_hub.health.watch import HealthWatch
@@ -165,14 +166,17 @@ class Watching(Subsystem):
         self._since_ns = self._ground.clock.now_ns()
         ground, fleet, gate = self._ground, self._fleet, self._gate
         self._certificates = CertificateWatch(ground.directory, ground.system, ground.servers)
-        self.health = HealthWatch(
-            *(ground.config, ground.clock, ground.api, fleet.continuity, self._reading.readers),
+        sight = FleetSight(
+            *(ground.clock, fleet.continuity),
             devices=fleet.devices.active,
             links=gate.leafs.links,
             lags=fleet.sources.lags,
             clocks=fleet.words.clocks,
             vehicles=gate.vehicles.vehicles,
             sync=self._sync.core,
+        )
+        self.health = HealthWatch(
+            *(ground.config, ground.clock, ground.api, self._reading.readers, sight),
             told=self._told,
             standby=ground.leadership,
         )

@@ -14,8 +14,9 @@ from collections.abc import Awaitable, Callable
 from backhaul_hub.control.subsystem import Subsystem, Tasks
 
 _FIRST_S, _LONGEST_S = 60.0, 86_400.0
-# A turn makes thousands of objects that last until the next one: by Python's own thresholds each turn is searched a dozen times.
-_THRESHOLDS = (20_000, 20, 20)
+# A turn makes a hundred thousand objects that last until it is stored: by Python's own thresholds each turn is searched a dozen times.
+# So as many may come as are a twentieth of all that stay: garbage in cycles adds no more to them before it is found.
+_FEWEST, _PART = 20_000, 20
 
 
 class Heap(Subsystem):
@@ -30,7 +31,6 @@ class Heap(Subsystem):
 
     async def start(self) -> None:
         """Take out the objects that have been loaded."""
-        gc.set_threshold(*_THRESHOLDS)
         _take_out()
 
     def tasks(self) -> Tasks:
@@ -49,3 +49,4 @@ class Heap(Subsystem):
 def _take_out() -> None:
     gc.collect()
     gc.freeze()
+    gc.set_threshold(max(_FEWEST, gc.get_freeze_count() // _PART), 20, 20)

@@ -88,6 +88,11 @@ async def require_free(registry: Registry, device: str) -> None:
         raise RegistryError(f"{device} is a group in the hub's tree already")
 
 
+async def read_nodes(registry: Registry) -> list[str]:
+    """Return the names of all nodes with streams of their own, of all devices."""
+    return [row[0] for row in await registry.fetch("SELECT DISTINCT node FROM device_node")]
+
+
 async def read_devices(registry: Registry) -> dict[str, Device]:
     """Return all devices by id, in the order of their ids."""
     nodes: dict[tuple[str, bool], list[str]] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import NamedTuple
 
 from backhaul_codec.assurance.conditions import Conditions, Finding, Growth, Place
 from backhaul_codec.assurance.vehicle_conditions import DISK_FULL, LEDGER_FILLING
@@ -61,6 +62,20 @@ class DeviceFacts:
     """What its agent said last of itself."""
 
 
+class FleetCounts(NamedTuple):
+    """The numbers of devices, of all there are."""
+
+    devices: int = 0
+    up: int = 0
+    agents: int = 0
+    """With an agent that is connected to their leaf server."""
+    agents_down: int = 0
+    """With a link, and no agent."""
+    clock_unset: int = 0
+    arrivals: int = 0
+    """Messages of theirs that ever came, repeats included."""
+
+
 @dataclass(frozen=True, slots=True)
 class HealthFacts:
     """The findings of one look."""
@@ -72,6 +87,8 @@ class HealthFacts:
     """The last sequence that was read of each UP stream."""
     quarantined: Mapping[str, int] = field(default_factory=dict)
     devices: Mapping[str, DeviceFacts] = field(default_factory=dict)
+    """All of which something may be found."""
+    fleet: FleetCounts = field(default_factory=FleetCounts)
     certificates: Mapping[str, datetime] = field(default_factory=dict)
     """Until when each lasts, by what it belongs to."""
     flooding: Mapping[str, str] = field(default_factory=dict)

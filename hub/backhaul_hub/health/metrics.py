@@ -24,7 +24,7 @@ AGENTS = Metric(f"{_P}devices_agent_up", "Those whose agent is connected to thei
 AGENTS_DOWN = Metric(f"{_P}devices_agent_down", "Those whose link is up, and no agent runs")
 UNSET = Metric(f"{_P}devices_clock_unset", "Those that do not know the time")
 CONDITIONS = Metric(f"{_P}conditions", "Conditions shown", labels=("code", "severity"))
-ARRIVALS = Metric(f"{_P}lane_arrivals", "Messages of all current lanes, repeats included")
+ARRIVALS = Metric(f"{_P}lane_arrivals", "Messages of all lanes, repeats included")
 GAPS = Metric(f"{_P}lane_gap_ranges", "Stretches that are missing, of all lanes")
 OWING = Metric(f"{_P}lanes_owing", "Lanes that owe messages")
 LAG = Metric(f"{_P}source_lag_messages", "Lag of all sources, by the server's account")
@@ -49,15 +49,15 @@ def samples(facts: HealthFacts, shown: Sequence[Condition], looked_ns: int) -> I
     yield Sample(LEADS, 1)
     if not looked_ns:
         return
-    devices = facts.devices.values()
-    lanes = [lane for device in devices for lane in device.lanes.values()]
+    fleet = facts.fleet
+    lanes = [lane for device in facts.devices.values() for lane in device.lanes.values()]
     yield Sample(LOOKED, looked_ns / 1e9)
-    yield Sample(DEVICES, len(devices))
-    yield Sample(CONNECTED, sum(device.up for device in devices))
-    yield Sample(AGENTS, sum(bool(device.up and device.agent) for device in devices))
-    yield Sample(AGENTS_DOWN, sum(device.up and device.agent is False for device in devices))
-    yield Sample(UNSET, sum(device.clock_unset for device in devices))
-    yield Sample(ARRIVALS, sum(lane.arrivals for lane in lanes))
+    yield Sample(DEVICES, fleet.devices)
+    yield Sample(CONNECTED, fleet.up)
+    yield Sample(AGENTS, fleet.agents)
+    yield Sample(AGENTS_DOWN, fleet.agents_down)
+    yield Sample(UNSET, fleet.clock_unset)
+    yield Sample(ARRIVALS, fleet.arrivals)
     yield Sample(GAPS, sum(lane.gap_ranges for lane in lanes))
     yield Sample(OWING, sum(lane.owes for lane in lanes))
     yield Sample(LAG, sum(lane.lag or 0 for lane in lanes))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, InitVar, dataclass, replace
 from typing import Any, Protocol
 
@@ -12,22 +12,17 @@ from nats.errors import Error as NatsError
 
 from backhaul_codec.assurance.conditions import Condition, Finding, counts
 from backhaul_codec.assurance.metrics import Sample
-from backhaul_codec.protocol.words import ClockWord
 from backhaul_hub.config import HubConfig
-from backhaul_hub.continuity.lane_book import Continuity
-from backhaul_hub.continuity.lane_state import LaneState
-from backhaul_hub.device import Device, DeviceLink
 from backhaul_hub.errors import HubError
-from backhaul_hub.health.judge import DeviceFacts, HealthFacts, HubHealth, LaneFacts
+from backhaul_hub.health.fleet_sight import FleetSight
+from backhaul_hub.health.judge import HealthFacts, HubHealth
 from backhaul_hub.health.metrics import samples
 from backhaul_hub.hub_time import HubTime
 from backhaul_hub.lane_names import DOWN
 from backhaul_hub.nats.jetstream import JetStreamApi, Json
 from backhaul_hub.shards import is_passing
 from backhaul_hub.streams.streams import declared_streams
-from backhaul_hub.sync.core import HubSync
 from backhaul_hub.uplink.reader import UplinkReader
-from backhaul_hub.vehicles.core import Vehicles
 
 # Of one stream: who makes more sees the first of them.
 _CONSUMERS_MAX = 1024
@@ -35,8 +30,8 @@ _CONSUMERS_MAX = 1024
 _CONSUMERS_S_MAX = 8.0
 # A server takes 1 MiB in a message.
 _CONDITIONS_SHOWN = 500
-# Devices that are looked at in one go, before others of the control plane have their turn.
-_DEVICES_EACH = 250
+# Of one look: where thousands of vehicles are down for so long at once, the log says how many more.
+_LOGGED_MAX = 200
 log = structlog.get_logger(__name__)
 
 
@@ -55,10 +50,6 @@ class HealthWatch:
     """Looks, keeps the findings, and tells them.
 
     Args:
-        devices: tells all devices there are now.
-        clocks: what devices said last of their clocks.
-        vehicles: what they say of themselves.
-        sync: knows the heads of all devices.
         told: returns the facts of other rooms; streams, consumers, readers, devices and the clock are seen here.
         standby: knows the other machines with a control plane; None: there are none.
     """
@@ -66,15 +57,9 @@ class HealthWatch:
     config: InitVar[HubConfig]
     _clock: HubTime
     _api: JetStreamApi
-    _continuity: Continuity
     _readers: Sequence[UplinkReader]
+    _fleet: FleetSight
     _: KW_ONLY
-    devices: Callable[[], Mapping[str, Device]]
-    links: Mapping[str, DeviceLink]
-    lags: Mapping[tuple[str, str], int]
-    clocks: Mapping[str, ClockWord]
-    vehicles: Vehicles
-    sync: HubSync
     told: Callable[[], Awaitable[HealthFacts]]
     standby: OtherMachines | None
 
@@ -82,6 +67,7 @@ class HealthWatch:
         self.facts = HealthFacts(None)
         """What was seen last."""
         self.shown: list[Condition] = []
+        self._shown: set[tuple[str, str, str]] = set()
         self.looked_ns = 0
         """When; ns since the Unix epoch, 0: not yet."""
         self._health = HubHealth(config.health)
@@ -97,24 +83,25 @@ class HealthWatch:
     async def look(self) -> None:
         """Look once; each condition that begins or ends is logged."""
         self.facts = await self._see()
-        before = {_identity(each) for each in self.shown}
+        before = self._shown
         self._health.look(self.facts, self._clock.monotonic_s(), self._clock.now_ns())
         self.shown = self._health.conditions.shown()
         self.looked_ns = self._clock.now_ns()
-        now = {_identity(each) for each in self.shown}
-        for code, device, about in sorted(now - before):
-            log.warning("condition", code=code, device=device, about=about)
-        for code, device, about in sorted(before - now):
-            log.info("condition_is_over", code=code, device=device, about=about)
+        now = self._shown = {_identity(each) for each in self.shown}
+        for event, changed in (("condition", now - before), ("condition_is_over", before - now)):
+            say = log.warning if event == "condition" else log.info
+            for code, device, about in sorted(changed)[:_LOGGED_MAX]:
+                say(event, code=code, device=device, about=about)
+            if (more := len(changed) - _LOGGED_MAX) > 0:
+                say(event, more=more)
 
     def status(self) -> dict[str, Any]:
         """Return the answer of `backhaul-hub status --json`."""
-        devices = self.facts.devices
         return {
             "time_ns": self._clock.now_ns(),
             "looked_ns": self.looked_ns,
-            "devices": len(devices),
-            "connected": sum(1 for seen in devices.values() if seen.up),
+            "devices": self.facts.fleet.devices,
+            "connected": self.facts.fleet.up,
             "counts": counts(self.shown),
             "conditions": [each.as_json() for each in self.shown[:_CONDITIONS_SHOWN]],
             "conditions_not_shown": len(self.shown[_CONDITIONS_SHOWN:]),
@@ -151,13 +138,15 @@ class HealthWatch:
         except (HubError, NatsError) as error:
             log.debug("streams_unknown", error=str(error))
             answers = False
+        devices, fleet = await self._fleet.look()
         return replace(
             await self.told(),
             streams=streams if answers else None,
             consumers=consumers if answers else [],
             read={reader.stream: reader.position.seq for reader in self._readers},
             quarantined={reader.stream: reader.position.quarantined for reader in self._readers},
-            devices=await self._see_devices(),
+            devices=devices,
+            fleet=fleet,
             clock_step=self._clock_step(),
             standby=[*self.standby.findings()] if self.standby is not None else (),
         )
@@ -184,52 +173,6 @@ class HealthWatch:
             if not listed or offset >= answer["total"]:
                 break
         return found
-
-    async def _see_devices(self) -> dict[str, DeviceFacts]:
-        seen: dict[str, DeviceFacts] = {}
-        for number, device in enumerate(self.devices()):
-            if number % _DEVICES_EACH == _DEVICES_EACH - 1:
-                await asyncio.sleep(0)
-            clock = self.clocks.get(device)
-            link = self.links.get(device, DeviceLink())
-            seen[device] = DeviceFacts(
-                link.up,
-                clock is not None and clock.quality == "unset",
-                self._lanes(device),
-                self.vehicles.identities.judged(device, self._clock.now_ns()),
-                shared=self.vehicles.identities.answerer(device) == "",
-                clock_step_ns=clock.step_ns if clock is not None else None,
-                heads_differ=self.sync.differs(device),
-                heads_ahead_ns=self.sync.ahead_ns(device),
-                agent=link.agent,
-                told=self.vehicles.told.get(device),
-            )
-        return seen
-
-    def _lanes(self, device: str) -> dict[str, LaneFacts]:
-        current = self._continuity.current(device)
-        lanes = {
-            lane: _lane(state, self.lags.get((device, lane)))
-            for lane, (_, state) in current.items()
-        }
-        for key in self._continuity.of_device(device):
-            state = self._continuity.lanes[key]
-            known = current.get(key.lane)
-            if (known is None or known[0] != key.epoch) and not state.whole:
-                lanes[f"{key.lane} of epoch {key.epoch}"] = LaneFacts(
-                    owes=False, gap_ranges=len(state.owed), arrivals=state.messages, lag=None
-                )
-        return lanes
-
-
-def _lane(state: LaneState, lag: int | None) -> LaneFacts:
-    whole = state.whole
-    return LaneFacts(
-        owes=not whole or bool(lag),
-        gap_ranges=0 if whole else len(state.gaps),
-        arrivals=state.messages + state.repeats,
-        lag=lag,
-    )
 
 
 def _identity(condition: Condition) -> tuple[str, str, str]:

@@ -9,12 +9,12 @@ waits for, as it has sent a dictionary, is said at once.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from typing import NamedTuple
 
 import msgspec
 
 from backhaul_codec.protocol.push import WAKE, terse
-from backhaul_codec.strict.json import JsonError, Reader
 
 WATERMARK_S_MIN = 9.0
 """Between two watermarks of a lane; a vehicle gives a lane that it pushes up after 15 s without one."""
@@ -56,7 +56,8 @@ class _Lane:
     """Epoch and seq from which on a watermark does not wait."""
 
 
-_read = Reader(_Words).read
+# The hub wrote them itself: nothing in them needs a strict reader.
+_read = msgspec.json.Decoder(_Words).decode
 
 
 class Beside:
@@ -66,6 +67,8 @@ class Beside:
         self._lanes: dict[str, dict[str, _Lane]] = {}
         """By device and leaf subject."""
         self._waiting: set[tuple[str, str]] = set()
+        self._due: list[tuple[float, str, str]] = []
+        """A heap of when they are looked at; some wait no more, or for longer by then."""
         self._linked: set[str] = set()
         self._wakes: dict[str, float] = {}
         """When each is woken."""
@@ -75,8 +78,16 @@ class Beside:
 
     def terse(self, device: str, reads: bool) -> bool:
         """Take in whether a device reads terse watermarks, and waits for them; return whether it gets them."""
-        (self._terse.add if reads else self._terse.discard)(device)
+        if reads != (device in self._terse):
+            (self._terse.add if reads else self._terse.discard)(device)
+            for leaf_subject, lane in self._lanes.get(device, {}).items():
+                if lane.newer is not None:
+                    self._wait(device, leaf_subject, lane)
         return reads
+
+    def _wait(self, device: str, leaf_subject: str, lane: _Lane) -> None:
+        self._waiting.add((device, leaf_subject))
+        heappush(self._due, (lane.said_s + self._pause_s(device), device, leaf_subject))
 
     def stored(self, subject: str, body: bytes, now_s: float) -> Said | None:
         """Take in that a stream has taken a message; return the one to say now, if any."""
@@ -90,14 +101,15 @@ class Beside:
     def _watermark(self, said: Said, now_s: float) -> Said | None:
         try:
             words = _read(said.body)
-        except JsonError:
+        except msgspec.MsgspecError:
             return said
         pause_s = self._pause_s(said.device)
         lanes, place = self._lanes.setdefault(said.device, {}), (said.device, said.leaf_subject)
         lane = lanes.get(said.leaf_subject)
         if lane is not None and now_s - lane.said_s < pause_s and _may_wait(lane, words):
             lane.newer = said, words
-            self._waiting.add(place)
+            if place not in self._waiting:
+                self._wait(*place, lane)
             return None
         # A word on the same seq, as that nobody can prove it, does not put off the next seq.
         stands = lane is not None and (words.epoch, words.seq) == (lane.words.epoch, lane.words.seq)
@@ -112,6 +124,7 @@ class Beside:
         known = self._lanes.get(device, {}).get(f"{_WATERMARK}{lane}")
         if known is not None and not _reaches(known.words, (epoch, seq)):
             known.awaited = epoch, seq
+            heappush(self._due, (0.0, device, f"{_WATERMARK}{lane}"))
 
     def _pause_s(self, device: str) -> float:
         return TERSE_S_MIN if device in self._terse else WATERMARK_S_MIN
@@ -152,12 +165,17 @@ class Beside:
     def due(self, now_s: float) -> list[Said]:
         """Return the messages to say by now."""
         due = []
-        for device, leaf_subject in sorted(self._waiting):
+        while self._due and self._due[0][0] <= now_s:
+            _, device, leaf_subject = heappop(self._due)
+            if (device, leaf_subject) not in self._waiting:
+                continue
             lane = self._lanes[device][leaf_subject]
             if lane.newer is None:
                 continue
             said, words = lane.newer
-            if now_s - lane.said_s >= self._pause_s(device) or not _may_wait(lane, words):
+            if now_s < lane.said_s + self._pause_s(device) and _may_wait(lane, words):
+                self._wait(device, leaf_subject, lane)
+            else:
                 due.append(self._short(said))
                 self._lanes[device][leaf_subject] = _Lane(words, now_s)
                 self._waiting.discard((device, leaf_subject))

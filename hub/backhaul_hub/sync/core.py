@@ -210,6 +210,11 @@ class HubSync:
         """Say whether a device has not said that it holds the heads that it was sent."""
         return self.peer(device).in_sync is False and not self.outbox.waiting(device)
 
+    def odd(self) -> set[str]:
+        """Return all devices of which `differs` or `ahead_ns` may say something, and some more."""
+        ahead = self.heads.newer_than(self._clock.now_ns() + self._future.skew_ns)
+        return ahead.union(device for device, peer in self._peers.items() if peer.in_sync is False)
+
     def ahead_ns(self, device: str) -> int:
         """Return by how much the newest head of a device is stamped too far ahead, 0 where none is."""
         return self._future.ahead_ns(self.heads.of(device).newest_ns, self._clock.now_ns())

@@ -120,7 +120,12 @@ class FleetHeads:
 
     def get(self, device: str, key: HeadKey) -> Head | None:
         """Return one head."""
-        return self.of(device).heads.get(key)
+        known = self._devices.get(device)
+        return known.heads.get(key) if known is not None else None
+
+    def newer_than(self, time_ns: int) -> set[str]:
+        """Return the devices that have a head with a later stamp."""
+        return {device for device, mine in self._devices.items() if mine.newest_ns > time_ns}
 
     def all(self) -> Iterator[tuple[str, HeadKey, Head]]:
         """Yield the heads of all devices."""

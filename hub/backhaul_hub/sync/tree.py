@@ -88,7 +88,9 @@ class FleetTree:
 
         Without groups that hang nowhere: whose part of the tree was deleted hears nothing more.
         """
-        tokens = self._tokens.setdefault(device, {})
+        tokens = self._tokens.get(device)
+        if tokens is None:
+            tokens = self._tokens[device] = {}
         found = tokens.get(node)
         if found is None:
             address = address_of(device, node)

@@ -106,8 +106,9 @@ def _body(key: StateKey, value: StateValue, said: dict[str, Any]) -> bytes:
         **said,
         "time": value.time,
         "quality": value.quality,
-        **({"deleted": True} if value.deleted else {}),
     }
+    if value.deleted:
+        data["deleted"] = True
     return _encode({"vid": key.device, "timestamp": rfc3339(value.time), "data": data})
 
 

@@ -155,7 +155,8 @@ class WatermarkNotifier:
                     await self._ask(device, lane, request.epoch, request.ranges)
             if self.settled():
                 now_s = self._clock.monotonic_s()
-                for device, lane, ask in self._repair.asks(self._up_since(now_s), self.lags, now_s):
+                up_since = partial(self._up_since, now_s)
+                for device, lane, ask in self._repair.asks(up_since, self.lags, now_s):
                     # What is not told now is due again by and by.
                     await self._ask(device, lane, ask.epoch, ask.ranges)
             await asyncio.sleep(_ASK_INTERVAL_S)
@@ -231,18 +232,16 @@ class WatermarkNotifier:
                     self._due[device] = self._due_of_former[device] = None
         return known, settled
 
-    def _up_since(self, now_s: float) -> dict[str, float]:
-        """Return the connected devices, and since when; the same number for the same link."""
-        found, known = {}, self.devices()
-        for device, link in self.links.items():
-            if not link.up or device not in known:
-                continue
-            since_ns, since_s = self._up.get(device, (0, 0.0))
-            if since_ns != link.since_ns:
-                since_s = now_s - (self._clock.now_ns() - link.since_ns) / 1e9
-                self._up[device] = (link.since_ns, since_s)
-            found[device] = since_s
-        return found
+    def _up_since(self, now_s: float, device: str) -> float | None:
+        """Return since when a device is connected, the same number for the same link; None where it is not."""
+        link = self.links.get(device)
+        if link is None or not link.up or device not in self.devices():
+            return None
+        since_ns, since_s = self._up.get(device, (0, 0.0))
+        if since_ns != link.since_ns:
+            since_s = now_s - (self._clock.now_ns() - link.since_ns) / 1e9
+            self._up[device] = (link.since_ns, since_s)
+        return since_s
 
 
 def _take_out(left: deque[Any], taken: Sized) -> None:

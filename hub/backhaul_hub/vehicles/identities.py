@@ -179,6 +179,10 @@ class Identities:
             return None
         return evidence
 
+    def doubted(self) -> set[str]:
+        """Return all devices for which `judged` may have a word, and some more."""
+        return {device for device, known in self._known.items() if known.evidence is not None}
+
     def _keep(self, device: str, identity: Identity) -> None:
         self._known[device] = identity
         self.changed.add(device)
