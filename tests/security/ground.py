@@ -36,7 +36,7 @@ from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.nats.nkey import new_key
 from backhaul_hub.setup.hub_directory import HubLayout, create_hub
 from backhaul_runtime.clock import SystemClock
-from tests.support.hub_acts import create_device, make_token
+from tests.support.hub_acts import create_device, make_token, revoke_key
 from tests.support.rig.parts import HubRig
 
 from .facts import (
@@ -264,7 +264,7 @@ class Ground:
         key = parse_seed(self.revoked.seed).public_key
         async with await Registry.open(self.hub.directory / "hub.db") as registry:
             keeper = AccountKeeper(self.keys, registry, SystemClock())
-            await keeper.revoke(self.system, key, REVOKED, "FLEET")
+            await revoke_key(registry, keeper, self.system, key, REVOKED)
 
     async def _use_token(self) -> None:
         used = self.used_token
