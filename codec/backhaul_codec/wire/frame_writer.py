@@ -10,10 +10,9 @@ import sys
 from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from itertools import compress, repeat
 from math import copysign, gcd, isfinite
-from operator import attrgetter, mul, ne, sub, truediv
-from typing import Any, NamedTuple
+from operator import attrgetter, sub
+from typing import Any
 
 import cbor2
 
@@ -37,6 +36,7 @@ from backhaul_codec.rules import (
     require_time,
     require_tombstone,
 )
+from backhaul_codec.wire.float_column import Integers, as_float32, scale
 from backhaul_codec.wire.frame_fields import (
     BLOB_COLUMN,
     EXPANDED_BYTES_MAX,
@@ -45,7 +45,6 @@ from backhaul_codec.wire.frame_fields import (
     INDEX_CODES,
     INTEGER_WIDTHS,
     POINTS_MAX,
-    POWERS,
     SAID_AGAIN_KEY,
     SERIES_MAX,
     SIGNED_CODES,
@@ -307,55 +306,3 @@ def _origin_field(origins: Sequence[str]) -> list[Any]:
     if len(names) > SERIES_MAX:
         raise CodecError(f"a frame holds at most {SERIES_MAX} origins", "name")
     return [names, _indices([numbers[origin] for origin in origins], len(names))]
-
-
-# A double holds 15 decimal digits of any number: with more behind the point it was no decimal.
-_DECIMALS_MAX = 15
-_SCALED_MAX = 2.0**62
-
-
-class Integers(NamedTuple):
-    """Hold a series as integers: a value is float(number) / 10**exponent."""
-
-    exponent: int
-    numbers: list[int]
-
-
-def scale(values: list[float]) -> Integers | None:
-    """Return finite doubles as scaled integers, or None where dividing would not give them back.
-
-    Most readings are decimals that a sensor or a program rounded: 81.2 is the integer 812 with exponent 1.
-    As integers their differences are small, and small integers are what deflate shortens.
-    """
-    exact = array("d", values).tobytes()
-    low, high = min(values), max(values)
-    exponent = _decimals(values[-1])
-    while exponent <= _DECIMALS_MAX:
-        power = POWERS[exponent]
-        if high * power > _SCALED_MAX or low * power < -_SCALED_MAX:
-            return None
-        numbers = list(map(round, map(mul, values, repeat(power))))
-        back = array("d", map(truediv, numbers, repeat(power)))
-        if back.tobytes() == exact:
-            return Integers(exponent, numbers)
-        # The first value that did not come back says how many decimals it needs. One that needs
-        # no more than it had (-0.0, or too many digits) will never come back.
-        needed = _decimals(next(compress(values, map(ne, values, back)), 0.0))
-        if needed <= exponent:
-            return None
-        exponent = needed
-    return None
-
-
-def as_float32(values: list[float]) -> array[float] | None:
-    """Return doubles as float32, or None where a bit would be lost."""
-    narrow = array("f", values)
-    return narrow if array("d", narrow).tobytes() == array("d", values).tobytes() else None
-
-
-def _decimals(value: float) -> int:
-    """Count the digits behind the point in the shortest text that reads back as the value."""
-    mantissa, _, exponent = repr(value).partition("e")
-    fraction = mantissa.partition(".")[2]
-    digits = 0 if fraction == "0" else len(fraction)
-    return max(0, digits - int(exponent or 0))
