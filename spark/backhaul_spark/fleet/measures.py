@@ -18,7 +18,6 @@ from backhaul_spark.fleet.robust import MAD_TO_SIGMA
 if TYPE_CHECKING:
     from backhaul_spark.fleet.cohorts import Cohorts, Reference
     from backhaul_spark.fleet.readings import Cells
-    from backhaul_spark.fleet.robust import Floats, Ints
 
 Kind = Literal["level", "drift", "moved", "drain"]
 

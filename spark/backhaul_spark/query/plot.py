@@ -276,9 +276,9 @@ def _draw_standing(axes: Axes, answer: Answer) -> list[Patch]:
                 [(start, end - start) for start, end in bars],
                 (0, _STRIP),
                 transform=axes.get_xaxis_transform(),
-                **look,  # type: ignore[arg-type]
+                **look,
             )
-            keys.append(Patch(label=state, **look))  # type: ignore[arg-type]
+            keys.append(Patch(label=state, **look))
     return keys
 
 
