@@ -8,7 +8,10 @@ import pytest
 
 from tests.chaos.faults_standby import of_machines
 
-ROWS = {"lane": [("VID-001", "bulk", 7)], "command": [("c-1", "done")]}
+ROWS: dict[str, list[tuple[Any, ...]]] = {
+    "lane": [("VID-001", "bulk", 7)],
+    "command": [("c-1", "done")],
+}
 
 
 def status(*, ready: bool = True, leads: str = "a") -> dict[str, Any]:
