@@ -254,7 +254,8 @@ def test_what_the_hub_has_lost_the_dictionary_of_is_named_with_its_device_cause_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     hot = [Point("battery", "temp", T0 + at * S, 70) for at in (90, 91, 92)]
-    lost = [pack_with(encode_bundle(hot, epoch=1, seq=seq), b"a dictionary, 70") for seq in (2, 3)]
+    bundles = [encode_bundle(hot, epoch=1, seq=seq) for seq in (2, 3)]
+    lost = [pack_with(each, unseal(each)[1]) for each in bundles]
     reader = DictionaryReader(Endpoint((("localhost", 1),)))
     monkeypatch.setattr(dictionaries, "_cached", OrderedDict())
     monkeypatch.setattr(reader, "_read", lambda *_: None)
