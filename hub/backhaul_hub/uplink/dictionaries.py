@@ -130,7 +130,7 @@ class Dictionaries:
             log.warning("dictionaries_taken_from_stream", dictionaries=len(unknown))
 
     async def look(self) -> None:
-        """Publish what DICT has lost: its readers, the jobs, know of no other place.
+        """Publish the dictionaries that DICT has lost: its readers, the jobs, know of no other place.
 
         Raises:
             HubError: hub.db or the server refuses, or does not answer.

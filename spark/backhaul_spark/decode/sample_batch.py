@@ -56,7 +56,7 @@ class HeadWord:
 
 
 class Unread(NamedTuple):
-    """Messages of a device that no rule sees, since the hub has lost what they are packed against.
+    """Messages of a device that no rule sees, since the hub has lost their dictionary.
 
     `first_ns`, `last_ns`: when the hub stored the first and the last of them; ns since the Unix epoch.
     """

@@ -33,7 +33,7 @@ from backhaul_spark.rules.snapshot import snapshot_table
 from backhaul_spark.rules.twins import Twins
 from backhaul_spark.tables.schemas import ALERTS, SNAPSHOTS
 
-# One row for all alerts, one for all snapshots of a bucket, one for what could not be read: a table of Arrow each, as bytes.
+# One row for all alerts, one for all snapshots of a bucket, one for messages that could not be read: a table of Arrow each, as bytes.
 OUTPUT = "bucket int, what string, content binary"
 UNREAD = columns("device string, messages bigint, first_ns bigint, last_ns bigint")
 KINDS = {"alerts": ALERTS, "snapshots": SNAPSHOTS, "unread": UNREAD}
@@ -128,7 +128,7 @@ class TwinActor(StatefulProcessor):
         now_ms: int,
         unread: Sequence[Unread] = (),
     ) -> Iterator[pd.DataFrame]:
-        """Yield the alerts, snapshots of the devices that they, and the time, call for, and what could not be read."""
+        """Yield the alerts, snapshots of the devices that they, and the time, call for, and counts of unread messages."""
         now_ns = now_ms * _MS_NS
         shown = twins.devices["device"]["shown_ns"]
         due = touched[now_ns - shown[touched] >= self._plan.snapshot_every_s * SECOND_NS]

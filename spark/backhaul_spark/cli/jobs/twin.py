@@ -86,7 +86,7 @@ def twin(
 
 
 def passed_over(unread: Unread, root: str) -> str:
-    """Return the word on messages that no rule sees: of whom, why, and what gives their alerts."""
+    """Return the word on messages that no rule sees: their device, the cause, and the command for their alerts."""
     first, last = (
         datetime.fromtimestamp(ns / 1e9, UTC) for ns in (unread.first_ns, unread.last_ns)
     )
