@@ -210,3 +210,50 @@ def test_columns_of_bundles_and_frames_together() -> None:
     frame = encode_frame([POINTS[0]], epoch=7, seq=10)
     batch = decode_columns([bundle, frame])
     assert batch.column("node").to_pylist() == [p.node for p in [*POINTS, POINTS[0]]]
+
+
+def kinds_of(values: list[float]) -> bytes:
+    """Return the kinds of a bundle in which each node has one value."""
+    points = [Point(f"n{at}", "t", 1, value) for at, value in enumerate(values)]
+    message = encode_bundle(points, epoch=7, seq=9)
+    assert [exact(point) for point in decode(message).points] == [exact(point) for point in points]
+    kinds: bytes = cbor2.loads(unseal(message)[1])[Field.KINDS]
+    return kinds
+
+
+def test_whole_readings_among_decimals_are_of_the_others_kind() -> None:
+    """A dictionary knows the kinds of a gateway's series then, and no whole reading breaks its match."""
+    assert kinds_of([20.5, 21.0, 30.5, 80.1]) == 4 * bytes([1, 0, 1])
+    assert kinds_of([20.5, 21.25, 19.75, 80.0])[2::3] == bytes([2, 2, 2, 0]), (
+        "who is whole is alone"
+    )
+    assert kinds_of([20.5, 21.0]) == bytes([1, 0, 1, 1, 0, 0]), "neither is like most others"
+
+
+def test_no_series_is_made_wider_for_the_sake_of_others() -> None:
+    assert kinds_of([0.5, 0.1, 0.2, 127.0])[9:] == bytes([1, 0, 0])
+    large = kinds_of([2.0**53, 0.5, 0.1, 0.2])
+    assert large[:3] == bytes([1, 0, 0])
+    alone = [Point("a", "t", at, value) for at, value in enumerate((1.0, 100.0))]
+    others = [Point(name, "t", 9, 2000.5) for name in "bcd"]
+    message = encode_bundle(alone + others, epoch=7, seq=9)
+    assert cbor2.loads(unseal(message)[1])[Field.KINDS][:3] == bytes([1, 0, 0]), (
+        "its steps fit in a byte as they are"
+    )
+    assert list(decode(message).points) == alone + others
+
+
+@given(
+    st.lists(
+        st.builds(
+            lambda number, exponent: number / 10**exponent,
+            st.integers(-(2**62), 2**62),
+            st.integers(0, 15),
+        ),
+        min_size=3,
+        max_size=12,
+    )
+)
+def test_decimals_of_any_size_come_back_bit_for_bit(values: list[float]) -> None:
+    kinds_of(values)
+    kinds_of([*values, 0.1, 0.2, 0.3, 4.0, 50.0])

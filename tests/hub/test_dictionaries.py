@@ -145,6 +145,19 @@ async def test_who_sent_a_new_dictionary_is_told_once_that_it_is_held(empty: Up)
 
 
 @pytest.mark.nats
+async def test_what_dict_has_lost_is_there_again_after_a_look(empty: Up) -> None:
+    """As where its store was put back from an older copy. The jobs know of no other place."""
+    stored = {stored_dictionary_subject(DEVICE, DIGEST)}
+    async with empty.reading():
+        await sent(empty, carried(1))
+        await empty.settles((1, 1))
+        await empty.api.request("STREAM.PURGE.DICT")
+        assert await empty_dict(empty) == set()
+        await empty.dictionaries.look()
+        assert await empty_dict(empty) == stored
+
+
+@pytest.mark.nats
 async def test_without_dict_nothing_is_confirmed_and_all_is_once_it_is_there_again(
     empty: Up,
 ) -> None:

@@ -93,6 +93,9 @@ async def test_a_deleted_dict_is_made_anew_and_filled_from_hub_db(world: World) 
         "DICT", stored_dictionary_subject("VID-001", digest_of(b"names"))
     )
     assert read_dictionary(message.data or b"") == b"names"
+    logged = world.hub.control.logged_bytes
+    await api(world, "STREAM.PURGE.DICT")
+    await wait_for_log(world.hub.control, '"event": "dictionaries_published_again"', logged)
 
 
 async def write(world: World, value: float) -> None:

@@ -95,7 +95,19 @@ def test_a_vehicle_that_names_ever_new_dictionaries_is_asked_about_a_few_times(
     monkeypatch.setattr(here, "_read", lambda device, digest: asked.append(digest))
     hostile = [packed(3)[:24] + number.to_bytes(6, "big") + packed(3)[30:] for number in range(100)]
     assert all(isinstance(each, CodecError) for each in here.plain([DEVICE] * 100, hostile))
-    assert len(asked) == dictionaries.LOOKUPS_A_DEVICE
+    assert len(asked) == dictionaries.MISSING_A_DEVICE
+
+
+def test_those_that_are_there_are_all_found_however_many_a_vehicle_used(
+    hub_server: HubServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a backlog of weeks; the twin job passes over what is not found."""
+    many = [DICTIONARY + bytes([number]) for number in range(dictionaries.MISSING_A_DEVICE + 5)]
+    held = {digest_of(each): each for each in many}
+    here = DictionaryReader(endpoint_from(hub_server.options))
+    monkeypatch.setattr(here, "_read", lambda device, digest: held.get(digest))
+    found = here.plain([DEVICE] * len(many), [pack_with(bundle(3), each) for each in many])
+    assert not [each for each in found if isinstance(each, CodecError)]
 
 
 @pytest.mark.spark

@@ -56,6 +56,8 @@ GATHERED_MAX = 16
 FRESH_PART = 0.25
 """A bundle of which the others leave more than this part brings something of its own."""
 TRIALS = 3
+EARLY_BYTES_MIN = 128
+"""The very first one saves so much of a bundle: it pays within a few. Single readings wait for one that knows more of them."""
 EARLY_MAX = 8
 """So many early trials may lose in a row: the first bundles of a program need not be like those to come."""
 WORTH_PART = 0.85
@@ -294,6 +296,8 @@ class BundlePacker(CommitParticipant):
     def _end(self, trial: _Trial, bundle: bytes, now_s: float) -> None:
         """Have a dictionary sent that has proven itself on bundles up to this one, and set the time of the next trial."""
         wins = trial.own_bytes <= WORTH_PART * trial.known_bytes
+        if trial.early and not self._known:
+            wins = wins and trial.known_bytes - trial.own_bytes >= EARLY_BYTES_MIN
         if wins:
             self._new = joined([trial.body, unseal(bundle)[1]]) if trial.early else trial.body
         self._fit = (trial.own_bytes if wins else trial.known_bytes) / trial.bytes
@@ -301,8 +305,10 @@ class BundlePacker(CommitParticipant):
         self._trial = None
         if trial.early:
             self._early = 0 if wins else self._early - 1
-            if not self._early:
+            if wins:
                 self._trial_due_s = now_s + GATHER_S
+            elif self._trial_due_s is None or now_s >= self._trial_due_s:
+                self._early = 0
             self._gather(bundle, now_s)
             return
         self._trial_due_s = now_s + self._pause_s
@@ -315,6 +321,7 @@ class BundlePacker(CommitParticipant):
         if self._unlike < UNLIKE_BUNDLES or now_s < self._unlike_due_s:
             return
         self._unlike, self._fit, self._early = 0, None, EARLY_MAX
+        self._trial_due_s = min(self._trial_due_s or now_s, now_s + GATHER_S)
         if now_s > self._unlike_due_s + PAUSE_S_MAX:
             self._unlike_pause_s = PAUSE_S
         self._unlike_due_s = now_s + self._unlike_pause_s

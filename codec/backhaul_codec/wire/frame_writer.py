@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from math import copysign, gcd, isfinite
 from operator import attrgetter, sub
@@ -58,6 +58,9 @@ _FIELDS = attrgetter("node", "type", "time", "value", "key", "tombstone", "origi
 # (which rounding -0.04 makes).
 _DTYPES = {float: FLOAT64, int: INT64, str: TEXT, bytes: BYTES}
 _ODD = -FLOAT64
+_DECIMAL = (float, FLOAT64)  # labels of series of doubles that may be scaled
+_EXACT_MAX = 1 << 53
+_ALIKE_MIN = 3  # of fewer series none is like most others
 # Type, key, and the class of the values; a series of a bundle has its node besides.
 _FRAME_NAMES = 3
 _NEGATIVE_ZERO = array("d", [-0.0]).tobytes()
@@ -135,8 +138,14 @@ class _Columns:
             labels = [series[-1] for series in self.series]
         if len(self.series) > SERIES_MAX:
             raise CodecError(f"a frame holds at most {SERIES_MAX} series", "series")
-        for label, bucket in zip(labels, buckets, strict=True):
-            self._add(label, bucket)
+        scaled = [
+            scale(bucket) if label in _DECIMAL else None
+            for label, bucket in zip(labels, buckets, strict=True)
+        ]
+        if len(self.series[0]) > _FRAME_NAMES:
+            scaled = _alike([series[0] for series in self.series], scaled)
+        for label, bucket, integers in zip(labels, buckets, scaled, strict=True):
+            self._add(label, bucket, integers)
 
     def fields(self) -> dict[int, Any]:
         """Return the fields of a frame that name its series and hold their values."""
@@ -173,17 +182,16 @@ class _Columns:
             data[BLOB_COLUMN] = _indices(self.blob_indices, len(self.blobs))
         return data
 
-    def _add(self, label: Any, bucket: list[Any]) -> None:
+    def _add(self, label: Any, bucket: list[Any], integers: Integers | None) -> None:
         dtype = _DTYPES.get(label) or abs(label)
         if dtype == FLOAT64:
-            self._add_doubles(bucket, odd=label == _ODD)
+            self._add_doubles(bucket, integers)
         elif dtype in (INT64, UINT64):
             self._add_integers(dtype, Integers(0, bucket))
         else:
             self._add_blobs(dtype, bucket)
 
-    def _add_doubles(self, values: list[float], *, odd: bool) -> None:
-        integers = None if odd else scale(values)
+    def _add_doubles(self, values: list[float], integers: Integers | None) -> None:
         if integers is not None and column_for(differences(integers.numbers)) < 3:
             self._add_integers(FLOAT64, integers)
             return
@@ -214,6 +222,41 @@ class _Columns:
         blobs = self.blobs
         self.blob_indices += [blobs.setdefault(blob, len(blobs)) for blob in bucket]
         self.kinds += bytes((dtype, BLOB_COLUMN, 0))
+
+
+def _alike(types: list[str], scaled: list[Integers | None]) -> list[Integers | None]:
+    """Return series with as many decimals as most others of their type have, where that takes no more bytes.
+
+    A reading of one decimal is a whole number now and then. Series of a gateway that agree in their kinds are all
+    that a dictionary knows of them; each that does not breaks a match.
+    """
+    known = [integers for integers in scaled if integers is not None]
+    if len(known) < _ALIKE_MIN:
+        return scaled
+    commons = Counter(
+        (type_, each.exponent) for type_, each in zip(types, scaled, strict=True) if each
+    )
+    width = column_for([each.numbers[0] for each in known])
+    return [
+        each and _finer(each, type_, commons, width)
+        for type_, each in zip(types, scaled, strict=True)
+    ]
+
+
+def _finer(
+    integers: Integers, type_: str, commons: Counter[tuple[str, int]], width: int
+) -> Integers:
+    exponent, numbers = integers
+    while commons[type_, exponent + 1] > commons[type_, exponent]:
+        exponent += 1
+    if exponent == integers.exponent:
+        return integers
+    power = 10 ** (exponent - integers.exponent)
+    finer = [number * power for number in numbers]
+    # Up to 2**53 both a number and ten times as much are doubles, so either quotient is the same double.
+    fits = max(map(abs, finer)) <= _EXACT_MAX and column_for(finer[:1]) <= width
+    same = column_for(differences(finer)) == column_for(differences(numbers))
+    return Integers(exponent, finer) if fits and same else integers
 
 
 def _group(

@@ -10,14 +10,16 @@ import structlog
 from nats.errors import Error as NatsError
 
 from backhaul_hub.control.ground import Ground
-from backhaul_hub.control.subsystem import Subsystem
+from backhaul_hub.control.subsystem import Subsystem, Tasks
 from backhaul_hub.device import DeviceLink
 from backhaul_hub.errors import HubError
 from backhaul_hub.uplink.dictionaries import Dictionaries
+from backhaul_runtime.trouble import Trouble
 
 log = structlog.get_logger(__name__)
 
 _INTERVAL_S = 1.0
+_LOOK_S = 10.0
 
 
 class DictionaryShell(Subsystem):
@@ -54,6 +56,17 @@ class DictionaryShell(Subsystem):
                 up = {device: link.since_ns for device, link in links.items() if link.up}
                 for device, digest in self.book.awaited.asks(up, self._ground.clock.monotonic_s()):
                     await self._ask(device, digest.hex())
+
+    def tasks(self) -> Tasks:
+        """Return the watch on the stream: it may have been emptied, or put back from an older copy."""
+        yield self._look()
+
+    async def _look(self) -> None:
+        trouble = Trouble(log, "dictionaries_not_compared", HubError, NatsError, wait_s=0.0)
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            async with trouble:
+                await self.book.look()
 
     async def _ask(self, device: str, digest: str) -> None:
         try:

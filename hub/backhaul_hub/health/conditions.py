@@ -187,7 +187,8 @@ DICTIONARY_MISSING = _error(
     "dictionary-missing",
     "messages are packed against a dictionary that the hub does not have, and wait in UP",
     "the vehicle is asked for it: see that it is connected and its agent runs; else put back a hub.db, or a stream "
-    "DICT, that has it: the messages are taken up then",
+    "DICT, that has it: the messages are taken up then, also by ingest. The twin job passes over them: when ingest has them, "
+    "backhaul-spark recompute-alerts --device gives their alerts",
     after_s=10,
     depends_on=(JETSTREAM_SILENT, LINK_DOWN, READER_BEHIND),
 )

@@ -129,6 +129,16 @@ class Dictionaries:
         if unknown:
             log.warning("dictionaries_taken_from_stream", dictionaries=len(unknown))
 
+    async def look(self) -> None:
+        """Publish the dictionaries that DICT has lost: its readers, the jobs, know of no other place.
+
+        Raises:
+            HubError: hub.db or the server refuses, or does not answer.
+        """
+        [(known,)] = await self._registry.fetch("SELECT count(*) FROM dictionary")
+        if (await self._api.info(DICTIONARY_STREAM))["state"]["messages"] < known:
+            await self.reconcile()
+
     async def prepare(self, messages: Iterable[Stored]) -> None:
         """Have the dictionaries of these messages at hand, as far as the hub has them; keep those among the messages.
 

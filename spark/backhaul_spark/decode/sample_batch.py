@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 import cbor2
 import numpy as np
@@ -55,6 +55,18 @@ class HeadWord:
         return self.stored_ns or self.time_ns, self.time_ns
 
 
+class Unread(NamedTuple):
+    """Messages of a device that no rule sees, since the hub has lost their dictionary.
+
+    `first_ns`, `last_ns`: when the hub stored the first and the last of them; ns since the Unix epoch.
+    """
+
+    device: str
+    messages: int
+    first_ns: int
+    last_ns: int
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """The samples of some messages for one bucket of devices.
@@ -67,6 +79,7 @@ class Batch:
     devices: Sequence[str]
     heads: Sequence[HeadWord] = field(default_factory=list)
     watched_ns: int = 0
+    unread: Sequence[Unread] = ()
 
     def said(self) -> bytes:
         """Pack the fields that are not numbers."""
@@ -74,18 +87,19 @@ class Batch:
             [h.device, h.series, h.time_ns, h.origin, h.tombstone, h.value, h.stored_ns]
             for h in self.heads
         ]
-        return cbor2.dumps([list(self.devices), heads, self.watched_ns])
+        return cbor2.dumps([list(self.devices), heads, self.watched_ns, list(self.unread)])
 
     @classmethod
     def unpack(cls, messages: bytes, samples: bytes, said: bytes) -> Batch:
         """Read the contents of `said`, and the arrays' own bytes."""
-        devices, heads, watched_ns = cbor2.loads(said)
+        devices, heads, watched_ns, unread = cbor2.loads(said)
         return cls(
             np.frombuffer(messages, MESSAGE),
             np.frombuffer(samples, SAMPLE),
             devices,
             [HeadWord(*head) for head in heads],
             watched_ns,
+            [Unread(*each) for each in unread],
         )
 
     @classmethod
@@ -107,6 +121,7 @@ class Batch:
             sorted({device for part in parts for device in part.devices}),
             [head for part in parts for head in part.heads],
             max((part.watched_ns for part in parts), default=0),
+            [each for part in parts for each in part.unread],
         )
 
 

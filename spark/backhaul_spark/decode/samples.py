@@ -33,11 +33,13 @@ from backhaul_spark.decode.sample_batch import (
     UNTIMELY,
     Batch,
     HeadWord,
+    Unread,
     device_hash,
     hashes,
     lane_hashes,
 )
 from backhaul_spark.decode.series import SeriesKey, parse_series
+from backhaul_spark.nats.dictionaries import CODE as LOST_CODE
 from backhaul_spark.nats.dictionaries import DictionaryReader
 from backhaul_spark.nats.messages import leaf_of
 
@@ -91,14 +93,16 @@ def sample_rows(
     messages = _messages(batch, stored_ns, good)
     present, watched_ns = _presence(batch, messages)
     good[list(present)] = True
-    samples, heads = _points(batch, stored_ns, wanted, dictionaries)
+    samples, heads, unread = _points(batch, stored_ns, wanted, dictionaries)
     heads += _down(batch, stored_ns, wanted)
     # Rows that are no message of a vehicle's (garbage, gaps, DOWN) fall out here.
     place = np.cumsum(good) - 1
     samples["message"] = place[samples["message"]]
     named = batch.column("device").filter(pa.array(good)).drop_null().unique().to_pylist()
     devices = list(dict.fromkeys([*named, *present.values()]))
-    packed = list(_by_bucket(messages[good], samples, devices, heads, wanted.buckets, watched_ns))
+    packed = list(
+        _by_bucket(*(messages[good], samples, devices, heads, wanted.buckets, watched_ns, unread))
+    )
     columns: list[Any] = [
         list(range(wanted.buckets)),
         [batch.column("stream")[0].as_py()] * wanted.buckets,
@@ -163,12 +167,14 @@ def _points(
     stored_ns: Ints,
     wanted: Wanted,
     dictionaries: DictionaryReader | None,
-) -> tuple[NDArray[np.void], list[HeadWord]]:
+) -> tuple[NDArray[np.void], list[HeadWord], list[Unread]]:
     found: list[NDArray[np.void]] = [np.empty(0, SAMPLE)]
     heads: list[HeadWord] = []
+    lost: list[int] = []
     start = 0
     for decoded in decode_batch(batch, dictionaries):
         message = start + decoded.message
+        lost += [start + row for row, (code, _) in decoded.rejected.items() if code == LOST_CODE]
         start += len(decoded.counts)
         if not len(message):
             continue
@@ -180,7 +186,18 @@ def _points(
         device = batch.column("device").take(pa.array(message[rows]))
         of_heads = points.take(pa.array(rows)).append_column("device", device)
         heads += head_words(of_heads, at[rows], stored_ns[message[rows]])
-    return np.concatenate(found), heads
+    return np.concatenate(found), heads, list(_unread(batch, lost, stored_ns))
+
+
+def _unread(
+    batch: pa.RecordBatch, lost: Sequence[int], stored_ns: NDArray[np.int64]
+) -> Iterator[Unread]:
+    of_device: dict[str, list[int]] = {}
+    for row in lost:
+        device = batch.column("device")[row].as_py()
+        of_device.setdefault(device, []).append(int(stored_ns[row]))
+    for device, times_ns in of_device.items():
+        yield Unread(device, len(times_ns), min(times_ns), max(times_ns))
 
 
 def _own_columns(columns: pa.RecordBatch) -> pa.RecordBatch:
@@ -292,6 +309,7 @@ def _by_bucket(
     heads: Sequence[HeadWord],
     buckets: int,
     watched_ns: int = 0,
+    unread: Sequence[Unread] = (),
 ) -> Iterator[Batch]:
     """Part the samples by the devices' hashes."""
     bucket = (messages["device"] % np.uint64(buckets)).astype(np.intp)
@@ -312,4 +330,5 @@ def _by_bucket(
             devices_of[number],
             [head for head in heads if device_hash(head.device) % buckets == number],
             watched_ns,
+            [each for each in unread if device_hash(each.device) % buckets == number],
         )

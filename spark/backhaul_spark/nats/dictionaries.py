@@ -19,8 +19,8 @@ from backhaul_spark.nats.endpoint import Endpoint
 CODE = "dictionary"
 """Of a message whose dictionary is not there."""
 CACHE_BYTES_MAX = 64 << 20
-# A vehicle uses one or two at a time; one that names a new one in every message is not asked about for long.
-LOOKUPS_A_DEVICE = 16
+# So many of a vehicle may be missing; one that names a new one in every message is not asked about for long.
+MISSING_A_DEVICE = 16
 
 _Key = tuple[str, bytes]
 # Of this process: executors live for many tasks.
@@ -45,30 +45,30 @@ class DictionaryReader:
         """
         found: list[bytes | CodecError] = []
         missing: set[_Key] = set()
-        asked: Counter[str] = Counter()
+        in_vain: Counter[str] = Counter()
         for device, body in zip(devices, bodies, strict=True):
             try:
                 digest = digest_in(body)
                 if digest is None:
                     found.append(body)
                     continue
-                dictionary = self._get((device or "", digest), missing, asked)
+                dictionary = self._get((device or "", digest), missing, in_vain)
                 found.append(plain(body, lambda _, it=dictionary: it))  # type: ignore[misc]
             except CodecError as error:
                 found.append(error)
         return found
 
-    def _get(self, key: _Key, missing: set[_Key], asked: Counter[str]) -> bytes | None:
+    def _get(self, key: _Key, missing: set[_Key], in_vain: Counter[str]) -> bytes | None:
         cached = _cached.get((self._endpoint, *key))
         if cached is not None:
             _cached.move_to_end((self._endpoint, *key))
             return cached
-        if key in missing or asked[key[0]] == LOOKUPS_A_DEVICE:
+        if key in missing or in_vain[key[0]] == MISSING_A_DEVICE:
             return None
-        asked[key[0]] += 1
         dictionary = self._read(*key)
         if dictionary is None:
             missing.add(key)
+            in_vain[key[0]] += 1
             return None
         _cached[self._endpoint, *key] = dictionary
         while sum(map(len, _cached.values())) > CACHE_BYTES_MAX:

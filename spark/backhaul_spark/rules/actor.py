@@ -6,7 +6,7 @@ that way, and the arrays hold tens of thousands. A bucket's timer ticks for ever
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,8 @@ from pyspark.sql.streaming.stateful_processor import (
     TimerValues,
 )
 
-from backhaul_spark.columns import packed, unpacked
-from backhaul_spark.decode.sample_batch import Batch, hashes
+from backhaul_spark.columns import columns, packed, unpacked
+from backhaul_spark.decode.sample_batch import Batch, Unread, hashes
 from backhaul_spark.errors import OptionError
 from backhaul_spark.garbage import spare_modules
 from backhaul_spark.rules.alert import Alert, alert_table
@@ -33,9 +33,10 @@ from backhaul_spark.rules.snapshot import snapshot_table
 from backhaul_spark.rules.twins import Twins
 from backhaul_spark.tables.schemas import ALERTS, SNAPSHOTS
 
-# One row for all alerts, one for all snapshots of a bucket: a table of Arrow each, as bytes.
+# One row for all alerts, one for all snapshots of a bucket, one for messages that could not be read: a table of Arrow each, as bytes.
 OUTPUT = "bucket int, what string, content binary"
-KINDS = {"alerts": ALERTS, "snapshots": SNAPSHOTS}
+UNREAD = columns("device string, messages bigint, first_ns bigint, last_ns bigint")
+KINDS = {"alerts": ALERTS, "snapshots": SNAPSHOTS, "unread": UNREAD}
 _MS_NS = 1_000_000
 # What was stored up to so long before a batch runs has been read by it, unless the batch says otherwise.
 BEHIND_NS = 30 * SECOND_NS
@@ -84,7 +85,7 @@ class TwinActor(StatefulProcessor):
         # How far each stream was read; the one that is furthest behind counts.
         until_ns = int(frame.groupby("stream")["until_ns"].max().min())
         alerts, touched = self._engine.take(twins, batch, now_ms * _MS_NS, until_ns)
-        yield from self._say(key, twins, alerts, touched, now_ms)
+        yield from self._say(key, twins, alerts, touched, now_ms, batch.unread)
         self._kept.save(key[0], bucket, self._store, until_ns, now_ms)
 
     def handleExpiredTimer(
@@ -119,9 +120,15 @@ class TwinActor(StatefulProcessor):
         return bucket
 
     def _say(
-        self, key: Any, twins: Twins, alerts: list[Alert], touched: NDArray[np.intp], now_ms: int
+        self,
+        key: Any,
+        twins: Twins,
+        alerts: list[Alert],
+        touched: NDArray[np.intp],
+        now_ms: int,
+        unread: Sequence[Unread] = (),
     ) -> Iterator[pd.DataFrame]:
-        """Yield the alerts, and snapshots of the devices that they, and the time, call for."""
+        """Yield the alerts, snapshots of the devices that they, and the time, call for, and counts of unread messages."""
         now_ns = now_ms * _MS_NS
         shown = twins.devices["device"]["shown_ns"]
         due = touched[now_ns - shown[touched] >= self._plan.snapshot_every_s * SECOND_NS]
@@ -133,6 +140,10 @@ class TwinActor(StatefulProcessor):
             content["alerts"] = packed(alert_table(alerts))
         if len(rows):
             content["snapshots"] = packed(snapshot_table(self._plan, twins, rows, now_ns))
+        if unread:
+            content["unread"] = packed(
+                pa.Table.from_pylist([each._asdict() for each in unread], UNREAD)
+            )
         if content:
             yield pd.DataFrame(
                 {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import pyarrow as pa  # type: ignore[import-untyped]
@@ -12,6 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from backhaul_runtime.clock import Clock
 from backhaul_spark.checkpoint import prepare_checkpoint, with_scheme
+from backhaul_spark.decode.sample_batch import Unread
 from backhaul_spark.ingest.stream import run_query
 from backhaul_spark.rules.actor import OUTPUT, TwinActor, tables_of
 from backhaul_spark.rules.plan import Plan
@@ -41,6 +42,8 @@ class BatchCounts:
     batch: int
     alerts: int
     snapshots: int
+    unread: list[Unread] = field(default_factory=list)
+    """Of each device that has some, in this batch."""
 
 
 class TwinQuery:
@@ -117,5 +120,8 @@ class TwinQuery:
             return
         tables = tables_of(rows)
         # Buckets and rules each say theirs; together they are heard in the order of events.
-        self._outlet.write(batch, tables["alerts"].sort_by("time_ns"), tables["snapshots"])
-        self._said(BatchCounts(batch, tables["alerts"].num_rows, tables["snapshots"].num_rows))
+        alerts, snapshots = tables["alerts"], tables["snapshots"]
+        if alerts.num_rows or snapshots.num_rows:
+            self._outlet.write(batch, alerts.sort_by("time_ns"), snapshots)
+        unread = [Unread(**row) for row in tables["unread"].to_pylist()]
+        self._said(BatchCounts(batch, alerts.num_rows, snapshots.num_rows, unread))

@@ -15,6 +15,7 @@ from backhaul_codec.points import JSON
 from backhaul_codec.protocol.presence import BEAT, presence_message
 from backhaul_codec.wire.dictionaries import digest_of, pack_with
 from backhaul_codec.wire.envelope import unseal
+from backhaul_spark.cli.jobs.twin import passed_over
 from backhaul_spark.decode import points
 from backhaul_spark.decode.sample_batch import (
     ALIVE,
@@ -23,6 +24,7 @@ from backhaul_spark.decode.sample_batch import (
     SAMPLE,
     UNTIMELY,
     Batch,
+    Unread,
     device_hash,
 )
 from backhaul_spark.decode.samples import Wanted, sample_rows
@@ -48,6 +50,7 @@ SOC, TEMP = SeriesKey("battery", "soc"), SeriesKey("battery", "temp")
 LIMIT = SeriesKey("config", "temp_max")
 WANTED = Wanted((SOC, TEMP), (LIMIT,), 1)
 STORED_S = 100
+STORED_NS = T0 + STORED_S * S
 
 
 def stored(*messages: tuple[str, bytes], stream: str = "UP_00") -> pa.RecordBatch:
@@ -109,6 +112,7 @@ def test_wanted_points_come_out_of_bundles_also_of_packed_ones(
     rows = [tuple(row) for row in batch.samples[["message", "signal", "time_ns", "value"]].tolist()]
     assert rows == [(0, 0, T0 + S, 81.0), (1, 0, T0 + 2 * S, 82.0)]
     assert batch.devices == ["A", "B"], "what cannot be read yet is a sign of life all the same"
+    assert batch.unread == [Unread("B", 1, STORED_NS, STORED_NS)]
 
 
 def test_a_point_that_cannot_be_true_or_is_deleted_or_text_is_no_sample() -> None:
@@ -218,8 +222,10 @@ class Actor:
         """Let the clock be at so many seconds after T0; return what timers say."""
         return self._said(self.tester.setProcessingTime(T0 // 1_000_000 + int(seconds * 1000)))
 
-    def take(self, *messages: tuple[str, bytes]) -> dict[str, list[dict[str, Any]]]:
-        rows = sample_rows(stored(*messages), self.wanted).to_pandas()
+    def take(
+        self, *messages: tuple[str, bytes], reader: DictionaryReader | None = None
+    ) -> dict[str, list[dict[str, Any]]]:
+        rows = sample_rows(stored(*messages), self.wanted, reader).to_pandas()
         return self._said(self.tester.testInPandas(self.bucket, rows.drop(columns="bucket")))
 
     @staticmethod
@@ -238,10 +244,34 @@ def test_the_actor_says_alerts_and_snapshots_and_remembers_between_batches() -> 
     assert [row["rule"] for row in first["alerts"]] == ["temperature"]
     assert [row["device"] for row in first["snapshots"]] == ["A"]
     again = actor.take(("up.A.f.battery", HOT))
-    assert again == {"alerts": [], "snapshots": []}
+    assert again == {"alerts": [], "snapshots": [], "unread": []}
     cool = actor.take(("up.A.f.battery", frame(2, ("temp", 93, 20))))
     assert [row["kind"] for row in cool["alerts"]] == ["cleared"]
     assert [row["open_alerts"] for row in cool["snapshots"]] == ["[]"]
+
+
+def test_what_the_hub_has_lost_the_dictionary_of_is_named_with_its_device_cause_and_remedy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hot = [Point("battery", "temp", T0 + at * S, 70) for at in (90, 91, 92)]
+    bundles = [encode_bundle(hot, epoch=1, seq=seq) for seq in (2, 3)]
+    lost = [pack_with(each, unseal(each)[1]) for each in bundles]
+    reader = DictionaryReader(Endpoint((("localhost", 1),)))
+    monkeypatch.setattr(dictionaries, "_cached", OrderedDict())
+    monkeypatch.setattr(reader, "_read", lambda *_: None)
+    actor = Actor()
+    actor.at(STORED_S)
+    said = actor.take(
+        ("up.A.f.battery", HOT), ("up.B.b", lost[0]), ("up.B.b", lost[1]), reader=reader
+    )
+    assert [row["device"] for row in said["alerts"]] == ["A"], "the others' are judged all the same"
+    [row] = said["unread"]
+    assert Unread(**row) == Unread("B", 2, STORED_NS, STORED_NS)
+    assert passed_over(Unread(**row), "/tables") == (
+        "B: passed over 2 messages that the hub stored from 2026-01-01 00:01:40 to 2026-01-01 00:01:40 UTC: "
+        "it has lost the dictionary that they are packed against (condition dictionary-missing). Once ingest has "
+        "taken them up, backhaul-spark recompute-alerts --table-root /tables --device B gives their alerts"
+    )
 
 
 def test_a_device_that_speaks_is_shown_once_in_a_while() -> None:

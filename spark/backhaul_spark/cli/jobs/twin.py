@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
@@ -12,6 +13,7 @@ from backhaul_spark.cli import _options, _service
 from backhaul_spark.cli._options import HubPlace, Tell
 
 if TYPE_CHECKING:
+    from backhaul_spark.decode.sample_batch import Unread
     from backhaul_spark.rules.query import BatchCounts
 
 # Of messages before compression: their points, all of wanted series, are some 600 MB of samples.
@@ -68,6 +70,8 @@ def twin(
     def said(batch: BatchCounts) -> None:
         if batch.alerts:
             tell(f"batch {batch.batch}: {batch.alerts:,} alerts")
+        for each in batch.unread:
+            click.echo(passed_over(each, table_root), err=True)
 
     with _service.spark("backhaul-twin", verbose=verbose) as spark, closing(outlet):
 
@@ -79,3 +83,16 @@ def twin(
             query.run(trigger_s, stop.is_set)
 
         _service.run_on(run, stop, tell)
+
+
+def passed_over(unread: Unread, root: str) -> str:
+    """Return the word on messages that no rule sees: their device, the cause, and the command for their alerts."""
+    first, last = (
+        datetime.fromtimestamp(ns / 1e9, UTC) for ns in (unread.first_ns, unread.last_ns)
+    )
+    return (
+        f"{unread.device}: passed over {unread.messages:,} messages that the hub stored from "
+        f"{first:%Y-%m-%d %H:%M:%S} to {last:%Y-%m-%d %H:%M:%S} UTC: it has lost the dictionary that they are packed "
+        f"against (condition dictionary-missing). Once ingest has taken them up, "
+        f"backhaul-spark recompute-alerts --table-root {root} --device {unread.device} gives their alerts"
+    )
