@@ -71,7 +71,7 @@ def test_the_notices_to_come_are_shown_for_each_channel(hub: Path) -> None:
     hot = alert(heard_ns=now_ns, text="61 °C")
     cold = alert(HOT._replace(name="too-cold"), heard_ns=now_ns)
     mine = alert(HOT._replace(device="VID-002"), acked_ns=now_ns, acked_by="anna")
-    silence = AlertSilence(1, "VID-001", "too-cold", 0, now_ns + 3600 * S, "anna", "")
+    silence = AlertSilence(1, "VID-001", "too-cold", 0, now_ns + 3 * 86_400 * S, "anna", "")
     changes = rows.alert_changes([hot, cold, mine]) + rows.silence_changes([silence])
     told = rows.told_changes({hot.id: {"ops": ToldSoFar(2, now_ns)}})
     asyncio.run(write(hub, changes + told))
@@ -82,7 +82,7 @@ def test_the_notices_to_come_are_shown_for_each_channel(hub: Path) -> None:
         r"VID-001 too-hot: 61 °C\n    pager: is told in (1 min|5\d s)\n    ops: was told 2 times, again in 4 h,",
         said,
     )
-    assert "nobody for 1 h: it is silenced; then pager, ops\n" in said
+    assert "nobody for 3 d: it is silenced; then pager, ops\n" in said
     assert "nobody until it is over: anna takes care of it\n" in said
     [one] = [
         each
