@@ -155,7 +155,7 @@ def test_the_book_looks_at_lanes_of_connected_devices_only() -> None:
     continuity = Continuity()
     book = RepairBook(continuity)
     arrive(continuity, 1, 2, 5)
-    assert list(book.asks({}.get, {}, 0.0)) == []
+    assert list(book.asks(lambda _: None, {}, 0.0)) == []
     assert list(book.asks({"VID-002": -9.0}.get, {}, 100.0)) == []
     found = list(book.asks({DEVICE: 100.0}.get, {(DEVICE, LANE): 0}, 100.0))
     assert found == [(DEVICE, LANE, LaneAsk(7, ((3, 4),)))]
@@ -203,7 +203,7 @@ def test_the_book_asks_at_once_for_what_was_missing_before_the_link_came() -> No
     again = Continuity()
     again.restore(continuity.lanes)  # as after a restart of the hub
     book = RepairBook(again)
-    assert list(book.asks({}.get, {}, 0.0)) == []
+    assert list(book.asks(lambda _: None, {}, 0.0)) == []
     assert list(book.asks({DEVICE: 60.0}.get, {}, 60.0)) == [(DEVICE, LANE, LaneAsk(7, ((3, 4),)))]
 
 

@@ -37,8 +37,8 @@ CHAIN_MUTANTS = (
         "over-untold",
         "the hub does not tell a vehicle that its epoch is over",
         "hub/backhaul_hub/continuity/lane_book.py",
-        "            return Fork.OVER\n",
-        "            return Fork.NONE\n",
+        "        fork = Fork.OVER if self.is_over(key)",
+        "        fork = Fork.NONE if self.is_over(key)",
         named("tests/hub/test_former.py", "test_news_is_told_once_and_what_falls_is_news"),
     ),
     Mutant(
