@@ -80,7 +80,7 @@ lock:  ## Pin again from pyproject.toml (needs uv on PATH): LOCK_ARGS=--upgrade 
 	$(LOCK) --extra server --extra replay pyproject.toml -o requirements/agent-replay.txt
 	$(LOCK) --extra server --extra hub pyproject.toml -o requirements/hub.txt
 	$(LOCK) --extra spark pyproject.toml -o requirements/spark.txt
-	$(LOCK) --extra server --extra replay --extra hub --extra spark --group dev pyproject.toml -o requirements/dev.txt
+	$(LOCK) --extra server --extra replay --extra hub --extra spark --extra iceberg --group dev pyproject.toml -o requirements/dev.txt
 	$(LOCK) requirements/jvm.in -o requirements/jvm.txt
 	$(LOCK) requirements/deb.in -o requirements/deb.txt
 	$(LOCK) requirements/go.in -o requirements/go.txt

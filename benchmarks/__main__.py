@@ -104,6 +104,11 @@ BENCHMARKS = (
     Benchmark("spark/restate", "what a backlog of two days does to the rollups, and how fast"),
     Benchmark("spark/past", "seconds to answer for a year of a series at 1 Hz, for a chart"),
     Benchmark("spark/one_series", "seconds of `history` for one series of many, beside DuckDB"),
+    Benchmark(
+        "spark/questions",
+        "seconds of questions about 4,000 trucks, beside plain Parquet, by DuckDB and by Spark",
+        needs_java=True,
+    ),
     Benchmark("spark/sizing", "what a fleet needs, computed from what was measured"),
     Benchmark("spark/fleet_anomalies", "judging a day of 100,000 devices, and what it finds"),
     Benchmark(

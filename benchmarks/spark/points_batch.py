@@ -1,4 +1,4 @@
-"""Readings of one node of one vehicle as the table of points has them, for benchmarks that write millions."""
+"""Readings as the table of points has them, for benchmarks that write millions."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ def points_batch(
     values: NDArray[np.float64],
     seq: NDArray[np.int64],
     index: NDArray[np.int64],
+    *,
+    devices: pa.DictionaryArray | None = None,
+    nodes: pa.DictionaryArray | None = None,
 ) -> pa.RecordBatch:
     """Return rows of `points`, all arguments with an entry a row.
 
@@ -27,6 +30,8 @@ def points_batch(
         values: float64, in any unit.
         seq: of its message.
         index: its place there.
+        devices: of which vehicle; None: all of VID-001.
+        nodes: of which node; None: all of battery.
     """
     count = len(time_ns)
 
@@ -35,10 +40,10 @@ def points_batch(
 
     stored = pa.array((time_ns // 1_000_000_000 + 1) * 1_000_000).cast(STAMP)
     known: dict[str, Any] = {
-        "device": same("VID-001"),
+        "device": same("VID-001") if devices is None else devices,
         "lane": same("bulk"),
         "letter": same("f"),
-        "node": same("battery"),
+        "node": same("battery") if nodes is None else nodes,
         "type": types,
         "key": same(""),
         "origin": same(""),

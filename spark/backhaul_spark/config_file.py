@@ -9,8 +9,8 @@ from typing import Any
 from backhaul_codec.strict.toml import TomlError, read_toml
 from backhaul_spark.errors import OptionError
 
-# [fleet] is for the fleet-wide jobs, [places] for trips and fences, the others are the twin's.
-SECTIONS = ("fleet", "places", "rules", "signals", "twin")
+# [fleet] is for the fleet-wide jobs, [places] for trips and fences, [questions] for `ask`, the others are the twin's.
+SECTIONS = ("fleet", "places", "questions", "rules", "signals", "twin")
 
 
 def read_config(path: str) -> dict[str, Any]:

@@ -282,6 +282,15 @@ class QuestionError(BackhaulSparkError):
         super().__init__(message)
 
 
+class PackageMissingError(BackhaulSparkError):
+    """A command needs a Python package that only an extra of this project brings."""
+
+    def __init__(self, package: str, extra: str) -> None:
+        self.package, self.extra = package, extra
+        self.hint = f"install the extra: pip install 'backhaul[{extra}]'"
+        super().__init__(f"the package {package} is not there")
+
+
 class JavaMissingError(BackhaulSparkError):
     """There is no Java, or one that Spark does not start with."""
 

@@ -45,6 +45,7 @@ def cli() -> None:
     `anomalies` what stands out in the fleet, `restated` what late points changed.
     `twin` watches the fleet as it speaks and raises alerts (`recompute-alerts`: over the tables).
     `places` makes trips, stops and crossings of fences of positions.
+    `ask` answers questions about a whole fleet.
     `maintain` keeps the tables in good order.
     `report` makes a page about a day of the fleet.
     """
