@@ -45,7 +45,7 @@ _EPOCH = date(1970, 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class InIceberg:
     """One table as readers of Iceberg have it now.
 
     Attributes:
@@ -62,8 +62,8 @@ class Published:
     metadata: str
 
 
-def publish(root: str, directory: str) -> list[Published]:
-    """Bring the Iceberg tables in a directory to what the tables under a root are now; a commit each.
+def publish(root: str, directory: str) -> list[InIceberg]:
+    """Bring the Iceberg tables in a directory to the newest versions of the tables under a root; a commit each.
 
     Args:
         root: the table root.
@@ -94,7 +94,7 @@ def publish(root: str, directory: str) -> list[Published]:
     return found
 
 
-def _publish(catalog: Catalog, root: str, spec: TableSpec, delta: DeltaTable) -> Published:
+def _publish(catalog: Catalog, root: str, spec: TableSpec, delta: DeltaTable) -> InIceberg:
     table = _made(catalog, spec)
     version = delta.version()
     uri = table_uri(root, spec.name)
@@ -115,7 +115,7 @@ def _publish(catalog: Catalog, root: str, spec: TableSpec, delta: DeltaTable) ->
                 with transaction.update_snapshot().fast_append() as addition:
                     for path in new:
                         addition.append_data_file(describe(path, wanted[path]))
-    return Published(spec.name, version, len(new), len(gone), table.metadata_location)
+    return InIceberg(spec.name, version, len(new), len(gone), table.metadata_location)
 
 
 def _made(catalog: Catalog, spec: TableSpec) -> Table:
@@ -143,7 +143,7 @@ def _made(catalog: Catalog, spec: TableSpec) -> Table:
 
 
 def _describer(table: Table, spec: TableSpec, uri: str) -> Callable[[str, DataFile], IcebergFile]:
-    """Return what makes Iceberg's entry of a file: its footer's statistics, and its partition, which is in no column of it."""
+    """Return a function that makes Iceberg's entry of a file: its footer's statistics, and its partition, which no column of it has."""
     schema, properties = table.schema(), table.properties
     plan = parquet.compute_statistics_plan(schema, properties)
     columns = parquet.parquet_path_to_id_mapping(schema)

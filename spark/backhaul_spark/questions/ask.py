@@ -79,7 +79,7 @@ class InDuckDB:
 
 
 class InSpark:
-    """The same with Spark, whose session it leaves as it was but for views of these names; a context.
+    """The same with Spark; its session loses views of these names in the end; a context.
 
     Args:
         spark: the session, in UTC.

@@ -1,4 +1,4 @@
-"""The questions there are: a text in SQL each, with a head that says what it answers. Pure.
+"""The questions there are: a text in SQL each, with a head about its answer. Pure.
 
 A head's lines are comments. The first is the answer in a sentence. The others are keys: `reads`, views of
 `views.py`; `span`, how far back from its end it looks, unless told; `tsbs`, the query of TSBS that it is; and

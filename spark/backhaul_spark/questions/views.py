@@ -31,7 +31,7 @@ _READINGS = "letter IN ('f', 'p') AND tombstone % 2 = 0 AND date <> DATE '1970-0
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What a question is about.
+    """The subject of a question.
 
     Attributes:
         from_ns, to_ns: ns since 1970, whole minutes, the end not included; None: whenever.
@@ -178,7 +178,7 @@ class Views:
         return " UNION ALL ".join(rows)
 
     def _vehicles(self) -> str:
-        """Return what vehicles say of themselves, whenever they said it."""
+        """Return the words of vehicles on themselves, of all times."""
         if self._asked.source == "points":
             number, text, at, some = _VALUE, "value_text", "time_ns", f"{_READINGS} AND dtype <= 4"
         else:

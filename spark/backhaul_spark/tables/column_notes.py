@@ -1,4 +1,4 @@
-"""What columns mean, and in which units, for the schemas of the tables themselves. Pure.
+"""Meanings and units of columns, for the schemas of the tables themselves. Pure.
 
 A table that is made gets them as each column's `comment` and `unit`, which readers of Delta show. docs/tables.md says more.
 """

@@ -1,4 +1,4 @@
--- The mean load of vehicles as a part of what they may carry, by fleet and model.
+-- The mean load of vehicles as a part of their capacity, by fleet and model.
 -- tsbs: avg-load
 -- reads: load_sum, vehicles
 -- column fleet: as the vehicles say

@@ -1,4 +1,4 @@
--- What a fleet's vehicles use while they move, beside what their maker says.
+-- The fuel that a fleet's vehicles use while they move, beside their maker's figure.
 -- tsbs: avg-vs-projected-fuel-consumption
 -- reads: speed, fuel_use, vehicles, limits
 -- column fleet: as the vehicles say

@@ -1,4 +1,4 @@
--- Vehicles whose load is above the part `high_load` of what they may carry.
+-- Vehicles whose load is above the part `high_load` of their capacity.
 -- tsbs: high-load
 -- reads: load_last, vehicles, limits
 -- column device: the vehicle

@@ -4,7 +4,7 @@
 -- column device: the vehicle
 -- column driver: as it says itself
 -- column at: when it was read, UTC
--- column fuel: what is left, 0 to 1
+-- column fuel: the rest, 0 to 1
 SELECT fuel_last.device, vehicles.driver, at_ns(fuel_last.at_ns) AS at, fuel_last.value AS fuel
 FROM fuel_last
 CROSS JOIN limits
