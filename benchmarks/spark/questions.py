@@ -11,6 +11,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -62,7 +63,10 @@ def run(*, quick: bool) -> dict[str, object]:
                 mock.patch.object(compaction, "NAMES", order),
             ):
                 compact(str(root), POINTS_TABLE, SYSTEM_CLOCK)
-            print(f"{name}: compacted in {time.process_time() - begin:.0f} s of processor time", flush=True)
+            print(
+                f"{name}: compacted in {time.process_time() - begin:.0f} s of processor time",
+                flush=True,
+            )
         now_ns = (T0_S + days * DAY_S) * 1_000_000_000
         took = {
             "DuckDB": _all(
@@ -137,9 +141,7 @@ def _all(
             for name, question in questions().items():
                 if name in _LEFT_OUT:
                     continue
-                took, answer = _timed(
-                    lambda where=where, each=question: _ask(where, each, now_ns), tries
-                )  # type: ignore[misc]
+                took, answer = _timed(partial(_ask, where, question, now_ns), tries)
                 found.setdefault(layout, {})[name] = took
                 print(f"{type(where).__name__} {layout} {name} {took:.3f} s", flush=True)
                 first = answers.setdefault(name, answer)

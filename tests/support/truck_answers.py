@@ -164,7 +164,7 @@ class Answers:
             yield fleet, model, day, len(each), sum(each) / 6
 
     def breakdown_frequency(self) -> Iterable[Row]:
-        found = defaultdict(list)
+        found: dict[str, list[str]] = defaultdict(list)
         for device, truck in self.trucks.items():
             broken = [each >= 0.5 for each in self.means("truck.status", device).values()]
             times = sum(now and not before for before, now in pairwise(broken))

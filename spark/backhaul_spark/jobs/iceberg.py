@@ -16,9 +16,8 @@ from deltalake import DeltaTable
 
 from backhaul_spark.errors import PackageMissingError, TablesBusyError
 from backhaul_spark.tables.column_notes import described
-from backhaul_spark.tables.compaction import DataFile, data_files
 from backhaul_spark.tables.delta import open_if_there, table_uri
-from backhaul_spark.tables.files import open_input
+from backhaul_spark.tables.files import DataFile, data_files, open_input
 from backhaul_spark.tables.schemas import TABLES, TableSpec
 
 try:
