@@ -85,7 +85,7 @@ def test_rows_come_out_in_order_and_all_of_them(
             for table in in_order(iter(batches_of(numbered, size)))
             for row in table.to_pylist()
         ]
-    expected = sorted(numbered, key=lambda row: (row[0], row[1] or "", *row[2:4], row[5], row[6]))
+    expected = sorted(numbered, key=lambda row: (row[1] or "", *row[2:4], row[0], row[5], row[6]))
     if texts == 1 << 20:
         assert found == expected
     assert sorted(found, key=lambda row: row[6]) == numbered

@@ -1,7 +1,8 @@
-"""Put rows of points in the order of series and time, so that a reader of one series skips the others.
+"""Put rows of points in the order of signal, device and time, so that a reader of one series skips the others.
 
-The statistics of a row group say which devices and times it has. Points come from all series at once, so a row
-group of theirs has nearly all; in this order it has one series, or a few. Any number of rows is sorted in
+The statistics of a row group say which signals, devices and times it has. Points come from all series at once, so a row
+group of theirs has nearly all; in this order it has one series, or a few. The signal comes first: a question about a
+fleet reads one signal of all devices, and one about a single series finds it in one place either way. Any number of rows is sorted in
 bounded memory: sorted runs lie in files without names and are merged.
 """
 
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from backhaul_spark.arrays import Ints
 from backhaul_spark.tables.part_file import row_groups
 
-NAMES = ("device", "node", "type", "key")
+NAMES = ("node", "type", "key", "device")
 TIME = "time_ns"
 # What grows from row to row then.
 ASCENDING = ("time", "time_ns", "stored_at")
@@ -36,7 +37,7 @@ _SERIES_MAX = 1 << 62
 
 
 def in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Yield the rows by device, node, type, key and time, in tables of a row group each.
+    """Yield the rows by node, type, key, device and time, in tables of a row group each.
 
     Rows that are alike in those keep their order. Where the texts of a block of each run come to more than
     TEXT_BYTES_MAX, or names are more than NAMES_MAX, the rows after that stay as they come.
