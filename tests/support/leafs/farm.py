@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from tests.support.rig.parts import HubRig
     from tests.support.rig.patient import PatientClient
 
+_LOOK_S = 0.25
 NAME = "leafs-"
 """The beginning of the name of each server; the hub's control plane knows none of them."""
 _SYSTEM = {"user": "system", "password": "system"}
@@ -179,10 +180,15 @@ class LeafFarm:
         self._systems: list[PatientClient] = []
 
     async def start(self, *, dials: bool) -> None:
-        """Start all servers."""
+        """Start all servers; where they dial, one once the links of the one before are up."""
         for server in self.servers:
             await server.start(dials=dials)
             self._systems.append(await connect(server.url, **_SYSTEM))
+            while (
+                dials and not {each.id for each in server.vehicles} <= (await self.linked()).keys()
+            ):
+                server.part.assert_alive()
+                await asyncio.sleep(_LOOK_S)
 
     async def stop(self) -> None:
         """Stop all servers."""

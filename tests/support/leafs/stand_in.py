@@ -52,7 +52,6 @@ CLOCK_S, MARK_S = 900.0, 3600.0
 """How often an idle agent asks for the time, and leaves a mark."""
 _NODE, _STEP_NS = "battery", 1_000_000_000
 _REPORT = VehicleReport("0" * 32, "1" * 32, "2" * 32, "1.0.0", 1, 40, (), None, (1, 2, 3, 4, 5))
-_LOOK_S = 0.1
 _AT_ONCE = 20
 
 
@@ -83,9 +82,14 @@ class StandIn:
         self._asleep: set[str] = set()
         self._word: dict[str, int] = {}
         self._wanted, self._untold, self._asks_end = WANTED, False, False
-        self._news = asyncio.Event()
+        self._news, self._answered = asyncio.Event(), asyncio.Event()
         self._downs: dict[str, int] | None = None
         self._listening: Subscription | None = None
+
+    @property
+    def pushed(self) -> bool:
+        """Whether the hub sources no lane of it."""
+        return bool(self._word) and self._asleep == set(self._word)
 
     @property
     def client(self) -> PatientClient:
@@ -127,6 +131,7 @@ class StandIn:
         self.settled = False
         self._asleep, self._word, self._downs = set(), {}, None
         self._wanted, self._asks_end = WANTED, False
+        self._answered.clear()
         await self._stop_listening()
         await self._put_in(sourced=True)
         now_ns = self._clock.now_ns()
@@ -142,11 +147,10 @@ class StandIn:
 
     async def _rest(self) -> None:
         """Have the lanes pushed once they are calm, and IN sleep."""
-        while self._wanted == WANTED:
-            await asyncio.sleep(_LOOK_S)
+        await self._answered.wait()
         await asyncio.sleep(SETTLED_S)
         self._word = {LIVE: self.lanes.live_seq, BULK: self.lanes.bulk_seq}
-        while self._asleep != set(self._word):
+        while not self.pushed:
             self._tell()
             await asyncio.sleep(LOOK_S)
         await asyncio.sleep(IN_SETTLED_S - SETTLED_S)
@@ -158,8 +162,10 @@ class StandIn:
         while self._downs is None:
             self._tell()
             await asyncio.sleep(LOOK_S)
-        while not await self._in_works():
+        while True:
             await asyncio.sleep(LOOK_S)
+            if await self._in_works():
+                break
         await self._put_in(sourced=False)
         self.settled = True
 
@@ -238,6 +244,7 @@ class StandIn:
     async def _on_answer(self, message: Msg) -> None:
         answer = msgspec.json.decode(message.data)
         self._wanted, self._untold = self._wanted - 1, False
+        self._answered.set()
         self._asleep = set(answer.get("push") or ())
         self._downs = answer.get("downs", self._downs)
 
