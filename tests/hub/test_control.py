@@ -44,9 +44,12 @@ class Server:
         """What happens while it is asked about a durable, once."""
         self.asked = 0
         """How often it was asked about one."""
+        self.asked_again = asyncio.Event()
 
     async def consumer_info(self, stream: str, name: str) -> Json | None:
         self.asked += 1
+        if self.asked > 1:
+            self.asked_again.set()
         if self.meanwhile is not None:
             happens, self.meanwhile = self.meanwhile, None
             await happens()
@@ -141,8 +144,7 @@ async def test_durables_are_asked_for_many_at_a_time(scene: Scene) -> None:
 
     async def another_is_asked_for() -> None:
         async with asyncio.timeout(30):
-            while scene.server.asked < 2:
-                await asyncio.sleep(0)
+            await scene.server.asked_again.wait()
 
     scene.known, scene.server.meanwhile = {VID.id: VID, OTHER.id: OTHER}, another_is_asked_for
     await scene.reload()
