@@ -12,33 +12,19 @@ from backhaul_runtime.clock import SystemClock
 from tests.support.leafs.arrivals import Arrivals
 from tests.support.leafs.farm import enrol, farm_of, name_leafs
 from tests.support.leafs.stand_in import speaking
-from tests.support.leafs.tcp_bytes import TcpBytes, counted, tcp_bytes
+from tests.support.leafs.tcp_bytes import tcp_bytes
 from tests.support.rig.parts import HubRig
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.nats
+
 LINKS = 5
 TIMEOUT_S = 120.0
-# As `ss -tinH` prints it, the addresses and all but some fields left out.
-SOCKETS = """\
-0      0          127.0.0.1:7422   127.0.0.1:40000
-\t cubic rto:204 bytes_sent:120 bytes_acked:100 bytes_received:30 segs_out:5 segs_in:4
-0      0          127.0.0.1:7422   127.0.0.1:40002
-\t cubic rto:204 bytes_received:12 segs_out:1 segs_in:2
-"""
 
 
-def test_the_bytes_of_all_sockets_are_summed_up() -> None:
-    found = counted(SOCKETS)
-    assert found == TcpBytes(connections=2, received=42, sent=100, segments=12)
-    assert found.carried == 142
-    assert found.on_the_wire == 142 + 12 * 52
-    assert counted("") == TcpBytes(0, 0, 0, 0)
-
-
-@pytest.mark.nats
 async def test_one_server_holds_the_links_of_several_vehicles(tmp_path: Path) -> None:
     hub = HubRig(tmp_path / "hub")
     await hub.init()
