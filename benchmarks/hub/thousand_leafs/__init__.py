@@ -5,7 +5,7 @@ vehicles, a hundred accounts each. In the place of agents something speaks that 
 (tests/support/leafs). Bytes are the kernel's count for the TCP connections of the hub's leaf ports, without headers of TCP and IP, and without TLS.
 
 `--rows`: a idle and with a trickle, b a restart of the hub, c three servers of which one is killed, d a backlog of
-lanes that are sourced. `--vehicles`: how many links. With `--quick` all of it is done at once.
+lanes that are sourced. `--vehicles`: how many links. `--unpacked`: with `compression: off` at the hub. With `--quick` all of it is done at once.
 """
 
 from __future__ import annotations

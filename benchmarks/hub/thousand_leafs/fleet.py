@@ -13,6 +13,7 @@ import psutil  # type: ignore[import-untyped]
 
 from backhaul_runtime.clock import SystemClock
 from benchmarks.errors import BenchmarkError
+from benchmarks.gateway.options import CHOSEN, Options
 from tests.support.leafs.farm import LeafFarm, enrol, farm_of, name_leafs
 from tests.support.leafs.stand_in import StandIns, speaking
 from tests.support.leafs.tcp_bytes import TcpBytes, tcp_bytes
@@ -106,15 +107,21 @@ async def fleet_at(
     shards = shards_for(links)
     await hub.init("--shards", str(shards))
     name_leafs(hub)
+    if not CHOSEN.get(Options()).packed:
+        for conf in hub.directory.rglob("hub.conf"):
+            text = conf.read_text()
+            conf.write_text(text.replace("\nleafnodes {\n", "\nleafnodes {\n  compression: off\n"))
     vehicles = await enrol(hub, [f"VID-{number:05d}" for number in range(links)], directory / "veh")
     async with AsyncExitStack() as stack:
         stack.push_async_callback(hub.stop)
         await hub.start()
         empty = _memory(hub)
         farm = await stack.enter_async_context(
-            farm_of(vehicles, _EACH_SERVER, directory, dials=dials)
+            farm_of(vehicles, _EACH_SERVER, directory, dials=False)
         )
         speakers = await stack.enter_async_context(speaking(farm, SystemClock(), rest=rest))
+        if dials:
+            await farm.dial_in_turn()
         yield Fleet(hub, farm, speakers, empty)
 
 

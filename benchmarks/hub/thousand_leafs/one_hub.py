@@ -23,6 +23,8 @@ AIM_LIVE_S = 20.0
 LOOK_S = 0.25
 _FLEET = 100_000
 _TRICKLE_S = 10.0
+_QUIET_S = 30.0
+"""What was said while vehicles came to rest is confirmed after so long: watermarks come each 20 s."""
 _AIM_MBIT_S = 2.0
 _RESTART_S_MAX = 60.0
 
@@ -42,6 +44,7 @@ async def one_hub(directory: Path, size: Size, rows: AbstractSet[str]) -> list[F
 
 
 async def _idle(fleet: Fleet, seconds: int) -> list[Figure]:
+    await asyncio.sleep(_QUIET_S)
     bytes_, cores = await fleet.during(asyncio.sleep(seconds), seconds)
     up, down = (
         each * 8 / seconds / fleet.links * _FLEET / 1e6 for each in (bytes_.received, bytes_.sent)

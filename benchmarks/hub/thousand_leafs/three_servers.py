@@ -24,7 +24,7 @@ async def three_servers(directory: Path, size: Size, _: AbstractSet[str]) -> lis
     async with fleet_at(directory, hub, size.links) as fleet:
         await fleet.settled()
         figures = said(memory_figures(fleet, "three servers"))
-        _, cores = await fleet.during(asyncio.sleep(size.trickle_s), size.trickle_s)
+        cores = (await fleet.during(asyncio.sleep(size.trickle_s), size.trickle_s))[1]
         figures += said(core_figures("three servers, idle", cores, fleet.links))
         async with hub.connection(max_reconnect_attempts=-1) as client:
             figures += said(await _kill_one(fleet, hub, Arrivals(client, fleet.shards)))

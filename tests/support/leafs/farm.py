@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from backhaul_agent.config import Config, parse
+from backhaul_agent.enrol.agent_toml import AGENT_KEY
 from backhaul_agent.enrol.vehicle_files import (
-    AGENT_KEY,
     AGENT_TOML,
     DEVICE_CREDS,
     LEAF_CONF,
@@ -180,15 +180,10 @@ class LeafFarm:
         self._systems: list[PatientClient] = []
 
     async def start(self, *, dials: bool) -> None:
-        """Start all servers; where they dial, one once the links of the one before are up."""
+        """Start all servers."""
         for server in self.servers:
             await server.start(dials=dials)
             self._systems.append(await connect(server.url, **_SYSTEM))
-            while (
-                dials and not {each.id for each in server.vehicles} <= (await self.linked()).keys()
-            ):
-                server.part.assert_alive()
-                await asyncio.sleep(_LOOK_S)
 
     async def stop(self) -> None:
         """Stop all servers."""
@@ -200,6 +195,14 @@ class LeafFarm:
         """Have all servers dial that were started without."""
         for server in self.servers:
             server.dial()
+
+    async def dial_in_turn(self) -> None:
+        """Have servers dial that were started without, one once the links of the one before are up."""
+        for server in self.servers:
+            server.dial()
+            while not {each.id for each in server.vehicles} <= (await self.linked()).keys():
+                server.part.assert_alive()
+                await asyncio.sleep(_LOOK_S)
 
     async def linked(self) -> dict[str, tuple[int, int]]:
         """Return the vehicles whose link is up, as their servers have it now: each link's number there, and the hub's port."""

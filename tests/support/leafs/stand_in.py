@@ -171,7 +171,7 @@ class StandIn:
 
     async def _in_works(self) -> bool:
         [source] = (await self._jetstream.info("IN"))["sources"]
-        return 0 <= source["active"] < HEARD_S_MAX * 1e9 and source["lag"] == 0
+        return bool(0 <= source["active"] < HEARD_S_MAX * 1e9 and source["lag"] == 0)
 
     async def _keep_marking(self) -> None:
         # Spread over the whole of the time, as those of a fleet are that did not start together.
@@ -196,7 +196,7 @@ class StandIn:
     async def _ask(self) -> None:
         push = {"epoch": self._epoch, "lanes": self._word, "terse": True}
         question = {
-            "t1": self._clock.steady_ns(),
+            "t1": self._clock.now_ns(),
             "push": push | {"in": True} if self._asks_end else push,
             "vehicle": _REPORT,
         }
