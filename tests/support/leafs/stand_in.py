@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 from nats.errors import Error as NatsError
+from nats.errors import NoRespondersError
 
 from backhaul_agent.errors import JetStreamError
 from backhaul_agent.leaf.jetstream import JetStream
@@ -53,6 +54,7 @@ CLOCK_S, MARK_S = 900.0, 3600.0
 _NODE, _STEP_NS = "battery", 1_000_000_000
 _REPORT = VehicleReport("0" * 32, "1" * 32, "2" * 32, "1.0.0", 1, 40, (), None, (1, 2, 3, 4, 5))
 _AT_ONCE = 20
+_TRIES = 50
 
 
 class StandIn:
@@ -99,10 +101,15 @@ class StandIn:
 
     @property
     def _jetstream(self) -> JetStream:
-        async def ask(subject: str, body: bytes) -> bytes:
-            return (await self.client.request(subject, body)).data
+        return JetStream(self._request)
 
-        return JetStream(ask)
+    async def _request(self, subject: str, body: bytes) -> bytes:
+        """Ask the leaf server; while it reads its configuration again nobody is there for a moment."""
+        for _ in range(_TRIES):
+            with contextlib.suppress(NoRespondersError):
+                return (await self.client.request(subject, body)).data
+            await asyncio.sleep(LOOK_DOWN_S)
+        return (await self.client.request(subject, body)).data
 
     async def start(self) -> None:
         """Connect, and make its streams and durables as an agent does at its start."""
@@ -220,7 +227,7 @@ class StandIn:
 
     async def append(self, message: Sourced, *, pushed: bool) -> None:
         """Put a message into OUT, and say it beside."""
-        await self.client.request(message.leaf_subject, message.body)
+        await self._request(message.leaf_subject, message.body)
         if pushed:
             device = self.vehicle.config.device
             subject = push_subject(device.id, device.token, message.leaf_subject)
