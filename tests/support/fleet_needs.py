@@ -103,7 +103,12 @@ NEEDS = (
         lambda n: n * LINK_KB.value / 1e6,
         "a quarter with `compression: off`",
     ),
-    Need("idle links", "cores", lambda n: n * IDLE_LINK_CORES.value, "server and control plane"),
+    Need(
+        "idle links, processor",
+        "cores",
+        lambda n: n * IDLE_LINK_CORES.value,
+        "server and control plane",
+    ),
     Need("hub, idle sources", "cores", lambda n: n * LANES_UP.value * SOURCE_CORES.value),
     Need("idle links", "Mbit/s", lambda n: n * IDLE_BYTES_S.value * 8 / 1e6, "all together"),
     Need("the same, all sourced", "Mbit/s", lambda n: n * SOURCED_BYTES_S.value * 8 / 1e6),
