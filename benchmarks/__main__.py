@@ -82,7 +82,9 @@ BENCHMARKS = (
     Benchmark("hub/migrate", "for how long a hub stands still when it moves to another server"),
     Benchmark("hub/hub_reading", "processor time of a message of UP, by the messages of a turn"),
     Benchmark("hub/hub_fleet", "what a fleet's messages cost the control plane, end to end"),
-    Benchmark("hub/thousand_leafs", "1,000 leaf links: idle, restart of the hub, one of three killed"),
+    Benchmark(
+        "hub/thousand_leafs", "1,000 leaf links: idle, restart of the hub, one of three killed"
+    ),
     Benchmark("hub/hub_memory", "memory of the control plane a vehicle, and seconds to load"),
     Benchmark("hub/hub_telling", "words a second to vehicles, one by one and in batches"),
     Benchmark("hub/page", "10,000 devices in a browser: the first picture, 1,000 changes a second"),
@@ -144,10 +146,13 @@ _LIST = "\n".join(f"{each.name:16}{each.about}" for each in BENCHMARKS)
     show_default=True,
     help="Where NAME.json is written, and where servers keep their files meanwhile.",
 )
-@click.option("--rows", help="gateway: only these rows, as a,c,f.")
+@click.option("--rows", help="gateway, thousand_leafs: only these rows, as a,c,f.")
 @click.option("--sourced", is_flag=True, help="gateway: vehicles push nothing.")
+@click.option("--unpacked", is_flag=True, help="thousand_leafs: the hub does not pack links.")
 @click.option("--outages", type=click.IntRange(1), help="gateway: how many cuts of the link.")
-@click.option("--vehicles", type=click.IntRange(1), help="gateway: how many idle vehicles.")
+@click.option(
+    "--vehicles", type=click.IntRange(1), help="gateway, thousand_leafs: how many vehicles."
+)
 @click.option(
     "--minutes", type=click.FloatRange(0.1), help="page, hub_fleet: for how long it changes."
 )
@@ -167,6 +172,7 @@ def main(
     out: Path,
     rows: str | None,
     sourced: bool,
+    unpacked: bool,
     outages: int | None,
     vehicles: int | None,
     minutes: float | None,
@@ -184,6 +190,7 @@ def main(
     chosen_options = options.Options(
         *(chosen_rows, outages, vehicles),
         push=not sourced,
+        packed=not unpacked,
         minutes=minutes,
         devices=devices,
         rate=rate,

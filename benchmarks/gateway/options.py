@@ -31,6 +31,8 @@ class Options:
     vehicles: int | None = None
     push: bool = True
     """Whether our vehicles push the lanes that trickle."""
+    packed: bool = True
+    """thousand_leafs: whether the hub's servers pack what passes links."""
     minutes: float | None = None
     """page: for how long it changes; hub_fleet: for how long it sends."""
     devices: int | None = None

@@ -42,8 +42,14 @@ class Server:
         self.durables: set[str] = set()
         self.meanwhile: Callable[[], Awaitable[None]] | None = None
         """What happens while it is asked about a durable, once."""
+        self.asked = 0
+        """How often it was asked about one."""
+        self.asked_again = asyncio.Event()
 
     async def consumer_info(self, stream: str, name: str) -> Json | None:
+        self.asked += 1
+        if self.asked > 1:
+            self.asked_again.set()
         if self.meanwhile is not None:
             happens, self.meanwhile = self.meanwhile, None
             await happens()
@@ -129,6 +135,18 @@ async def test_who_could_not_be_written_to_can_be_when_the_hub_learns_again(scen
     scene.known, scene.server.meanwhile = {VID.id: VID, OTHER.id: OTHER}, has_no_leader
     await scene.reload()
     assert scene.server.durables == names_of(OTHER)
+    await scene.reload()
+    assert scene.server.durables == names_of(VID) | names_of(OTHER)
+
+
+async def test_durables_are_asked_for_many_at_a_time(scene: Scene) -> None:
+    """A control plane that starts asks for those of its whole fleet before it is ready."""
+
+    async def another_is_asked_for() -> None:
+        async with asyncio.timeout(30):
+            await scene.server.asked_again.wait()
+
+    scene.known, scene.server.meanwhile = {VID.id: VID, OTHER.id: OTHER}, another_is_asked_for
     await scene.reload()
     assert scene.server.durables == names_of(VID) | names_of(OTHER)
 

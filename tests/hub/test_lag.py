@@ -11,7 +11,7 @@ from backhaul_hub.config import load
 from backhaul_hub.continuity.lane_book import Continuity
 from backhaul_hub.continuity.lane_key import LaneKey
 from backhaul_hub.device import Device, DeviceLink
-from backhaul_hub.links.source_keeper import SourceKeeper
+from backhaul_hub.links.source_keeper import KICKED_MAX, SourceKeeper
 from backhaul_hub.links.sources import lane_source
 from backhaul_hub.setup.hub_directory import create_hub
 from tests.support.hub_layout import local_layout
@@ -118,3 +118,26 @@ def test_nothing_is_expected_of_a_source_before_it_heard_its_device(tmp_path: Pa
     assert it.kicks(9, active=-1) == []
     assert it.kicks(9) == []
     assert it.kicks() == ["the vehicle has more, and nothing comes"]
+
+
+def test_sources_that_hear_nothing_by_the_hundred_are_not_all_set_up_again(tmp_path: Path) -> None:
+    """As where a whole fleet dials a server that has just started: set-ups are what it is busy with."""
+    create_hub(tmp_path / "hub", local_layout(4222, 7422))
+    clock = FakeClock()
+    devices = {each: Device(each, "ab", "", 0) for each in map("VID-{:03d}".format, range(200))}
+    keeper = SourceKeeper(load(tmp_path / "hub"), clock, Continuity(), lambda: devices)
+    links = {each: DeviceLink(up=True, since_ns=clock.now_ns()) for each in devices}
+    for each in devices:
+        keeper.connected(each)
+    sources = [lane_source(each, BULK.lane) for each in devices.values()]
+    listed = [each | {"active": -1, "lag": 0} for each in sources]
+    shard: Json = {"created": "t", "config": {"sources": sources}, "sources": listed}
+    kicked: list[str] = []
+    for _ in range(30):
+        clock.ns += 5_000_000_000
+        with capture_logs() as logs:
+            keeper.look([shard], clock.monotonic_s(), links)
+        now = [each["device"] for each in logs if each["event"] == "source_kicked"]
+        assert len(now) <= KICKED_MAX
+        kicked += now
+    assert len(set(kicked)) > KICKED_MAX, "the others get their turn"

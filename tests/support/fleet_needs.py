@@ -36,6 +36,8 @@ LANES_UP = Measured(2, "sources a vehicle", "live and bulk; ARCHITECTURE.md")
 SOURCE_KB = Measured(25, "kB a source", "1,000 sources: +25 MB of resident memory")
 SOURCE_CORES = Measured(18e-6, "core a source", "1,000 idle sources: 1.8% of a core")
 CONSUMER_KB = Measured(44, "kB a consumer", "5,000 durable consumers: +219 MB")
+LINK_KB = Measured(1_200, "kB a link", "`thousand_leafs`: 1,000 leaf links, buffers of S2")
+IDLE_LINK_CORES = Measured(118e-6, "core a link", "`thousand_leafs --unpacked`: 69 and 49 us")
 SOURCED_BYTES_S = Measured(27_100 / 60, "bytes/s a vehicle", "`gateway --sourced`, idle")
 IDLE_BYTES_S = Measured(1.8e6 / 8 / 100_000, "bytes/s a vehicle", "`gateway`, idle, of 120")
 BODY_BYTES = Measured(4.0, "bytes a point", "`backhaul-hub simulate --per-frame 25`")
@@ -94,6 +96,18 @@ NEEDS = (
         "GB",
         lambda n: n * (LANES_UP.value * SOURCE_KB.value + CONSUMER_KB.value) / 1e6,
         "sources and DOWN's consumers",
+    ),
+    Need(
+        "leaf links, memory",
+        "GB",
+        lambda n: n * LINK_KB.value / 1e6,
+        "a quarter with `compression: off`",
+    ),
+    Need(
+        "idle links, processor",
+        "cores",
+        lambda n: n * IDLE_LINK_CORES.value,
+        "server and control plane",
     ),
     Need("hub, idle sources", "cores", lambda n: n * LANES_UP.value * SOURCE_CORES.value),
     Need("idle links", "Mbit/s", lambda n: n * IDLE_BYTES_S.value * 8 / 1e6, "all together"),

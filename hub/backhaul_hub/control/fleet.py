@@ -30,6 +30,9 @@ from backhaul_hub.links.speaker import Speaker
 
 log = structlog.get_logger(__name__)
 
+_AT_ONCE = 32
+"""Questions about durables that are under way to the server."""
+
 
 class Devices:
     """The devices as hub.db was read last: one object for all who look at them."""
@@ -132,10 +135,14 @@ class Fleet(Subsystem):
 
     async def _learn(self) -> None:
         known, before = await read_devices(self._ground.registry), self.devices.known()
-        for device in known.values():
-            same = device == before.get(device.id) and device.id not in self._unwritable
-            if not (same or device.revoked_ns):
-                await self.make_writable(device)
+        changed = [
+            device
+            for device in known.values()
+            if not device.revoked_ns
+            and (device != before.get(device.id) or device.id in self._unwritable)
+        ]
+        for at in range(0, len(changed), _AT_ONCE):
+            await asyncio.gather(*map(self.make_writable, changed[at : at + _AT_ONCE]))
         self.devices.replace(known)
         self.sources.change(before)
         self._sync.devices_changed()

@@ -44,6 +44,9 @@ from backhaul_runtime.trouble import Trouble
 log = structlog.get_logger(__name__)
 
 _RETRY_S = 1.0
+KICKED_MAX = 50
+"""Sources that are set up again at one look, so many at most. Where hundreds hear nothing, as while a whole fleet dials a
+server that has just started, that server is busy, and each set-up makes it busier. It sets them up by itself, too."""
 
 
 class SourceKeeper:
@@ -219,6 +222,7 @@ class SourceKeeper:
                 self._note_sources(shard, info, asked_s, now_s)
         sources = [each for info in infos if info is not None for each in info.get("sources") or []]
         idle_s = link_idle_s(sources)
+        kicked = 0
         for source in sources:
             place = place_of(source)
             plan = self._plan(place.device)
@@ -226,11 +230,14 @@ class SourceKeeper:
                 self.pushes.heard(place.device, source)
             elif place in plan.wanted:  # of who has gone since it was asked nothing is known
                 self.lags[place] = source["lag"]
-            why = self._complaint(source, links.get(place.device), idle_s, now_s)
+            why = None
+            if kicked < KICKED_MAX:  # else it has its turn at the next look
+                why = self._complaint(source, links.get(place.device), idle_s, now_s)
             plan.established(place, asked_s, asked_s + untouched_s(source, kicked=why is not None))
             if why is not None and place in plan.wanted:
                 log.warning("source_kicked", device=place.device, lane=place.lane, why=why)
                 plan.kicked(place)
+                kicked += 1
                 self._due.set()
         return self._deaf.look(sources, links, now_s)
 

@@ -15,8 +15,9 @@ from backhaul_hub.shards import up_name
 from tests.support.errors import TrialError
 
 if TYPE_CHECKING:
+    from nats.aio.client import Client
+
     from tests.support.rig.parts import HubRig
-    from tests.support.rig.patient import PatientClient
 
 _POLL_S = 0.2
 _READ_MESSAGES = 2000
@@ -29,7 +30,7 @@ class Arrivals:
         client: stays connected, however often the servers start anew.
     """
 
-    def __init__(self, client: PatientClient, shards: int) -> None:
+    def __init__(self, client: Client, shards: int) -> None:
         self.first_ns: dict[tuple[str, str], int] = {}
         """When the first new message of each vehicle and lane was stored."""
         self.messages = 0

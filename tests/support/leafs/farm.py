@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from backhaul_agent.config import Config, parse
+from backhaul_agent.enrol.agent_toml import AGENT_KEY
 from backhaul_agent.enrol.vehicle_files import (
-    AGENT_KEY,
     AGENT_TOML,
     DEVICE_CREDS,
     LEAF_CONF,
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from tests.support.rig.parts import HubRig
     from tests.support.rig.patient import PatientClient
 
+_LOOK_S = 0.25
 NAME = "leafs-"
 """The beginning of the name of each server; the hub's control plane knows none of them."""
 _SYSTEM = {"user": "system", "password": "system"}
@@ -194,6 +195,14 @@ class LeafFarm:
         """Have all servers dial that were started without."""
         for server in self.servers:
             server.dial()
+
+    async def dial_in_turn(self) -> None:
+        """Have servers dial that were started without, one once the links of the one before are up."""
+        for server in self.servers:
+            server.dial()
+            while not {each.id for each in server.vehicles} <= (await self.linked()).keys():
+                server.part.assert_alive()
+                await asyncio.sleep(_LOOK_S)
 
     async def linked(self) -> dict[str, tuple[int, int]]:
         """Return the vehicles whose link is up, as their servers have it now: each link's number there, and the hub's port."""

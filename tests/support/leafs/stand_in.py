@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 from nats.errors import Error as NatsError
+from nats.errors import NoRespondersError
 
 from backhaul_agent.errors import JetStreamError
 from backhaul_agent.leaf.jetstream import JetStream
@@ -52,8 +53,8 @@ CLOCK_S, MARK_S = 900.0, 3600.0
 """How often an idle agent asks for the time, and leaves a mark."""
 _NODE, _STEP_NS = "battery", 1_000_000_000
 _REPORT = VehicleReport("0" * 32, "1" * 32, "2" * 32, "1.0.0", 1, 40, (), None, (1, 2, 3, 4, 5))
-_LOOK_S = 0.1
 _AT_ONCE = 20
+_TRIES = 50
 
 
 class StandIn:
@@ -83,9 +84,14 @@ class StandIn:
         self._asleep: set[str] = set()
         self._word: dict[str, int] = {}
         self._wanted, self._untold, self._asks_end = WANTED, False, False
-        self._news = asyncio.Event()
+        self._news, self._answered = asyncio.Event(), asyncio.Event()
         self._downs: dict[str, int] | None = None
         self._listening: Subscription | None = None
+
+    @property
+    def pushed(self) -> bool:
+        """Whether the hub sources no lane of it."""
+        return bool(self._word) and self._asleep == set(self._word)
 
     @property
     def client(self) -> PatientClient:
@@ -95,10 +101,15 @@ class StandIn:
 
     @property
     def _jetstream(self) -> JetStream:
-        async def ask(subject: str, body: bytes) -> bytes:
-            return (await self.client.request(subject, body)).data
+        return JetStream(self._request)
 
-        return JetStream(ask)
+    async def _request(self, subject: str, body: bytes) -> bytes:
+        """Ask the leaf server; while it reads its configuration again nobody is there for a moment."""
+        for _ in range(_TRIES):
+            with contextlib.suppress(NoRespondersError):
+                return (await self.client.request(subject, body)).data
+            await asyncio.sleep(LOOK_DOWN_S)
+        return (await self.client.request(subject, body)).data
 
     async def start(self) -> None:
         """Connect, and make its streams and durables as an agent does at its start."""
@@ -127,6 +138,7 @@ class StandIn:
         self.settled = False
         self._asleep, self._word, self._downs = set(), {}, None
         self._wanted, self._asks_end = WANTED, False
+        self._answered.clear()
         await self._stop_listening()
         await self._put_in(sourced=True)
         now_ns = self._clock.now_ns()
@@ -142,11 +154,10 @@ class StandIn:
 
     async def _rest(self) -> None:
         """Have the lanes pushed once they are calm, and IN sleep."""
-        while self._wanted == WANTED:
-            await asyncio.sleep(_LOOK_S)
+        await self._answered.wait()
         await asyncio.sleep(SETTLED_S)
         self._word = {LIVE: self.lanes.live_seq, BULK: self.lanes.bulk_seq}
-        while self._asleep != set(self._word):
+        while not self.pushed:
             self._tell()
             await asyncio.sleep(LOOK_S)
         await asyncio.sleep(IN_SETTLED_S - SETTLED_S)
@@ -158,14 +169,16 @@ class StandIn:
         while self._downs is None:
             self._tell()
             await asyncio.sleep(LOOK_S)
-        while not await self._in_works():
+        while True:
             await asyncio.sleep(LOOK_S)
+            if await self._in_works():
+                break
         await self._put_in(sourced=False)
         self.settled = True
 
     async def _in_works(self) -> bool:
         [source] = (await self._jetstream.info("IN"))["sources"]
-        return 0 <= source["active"] < HEARD_S_MAX * 1e9 and source["lag"] == 0
+        return bool(0 <= source["active"] < HEARD_S_MAX * 1e9 and source["lag"] == 0)
 
     async def _keep_marking(self) -> None:
         # Spread over the whole of the time, as those of a fleet are that did not start together.
@@ -190,7 +203,7 @@ class StandIn:
     async def _ask(self) -> None:
         push = {"epoch": self._epoch, "lanes": self._word, "terse": True}
         question = {
-            "t1": self._clock.steady_ns(),
+            "t1": self._clock.now_ns(),
             "push": push | {"in": True} if self._asks_end else push,
             "vehicle": _REPORT,
         }
@@ -214,7 +227,7 @@ class StandIn:
 
     async def append(self, message: Sourced, *, pushed: bool) -> None:
         """Put a message into OUT, and say it beside."""
-        await self.client.request(message.leaf_subject, message.body)
+        await self._request(message.leaf_subject, message.body)
         if pushed:
             device = self.vehicle.config.device
             subject = push_subject(device.id, device.token, message.leaf_subject)
@@ -238,6 +251,7 @@ class StandIn:
     async def _on_answer(self, message: Msg) -> None:
         answer = msgspec.json.decode(message.data)
         self._wanted, self._untold = self._wanted - 1, False
+        self._answered.set()
         self._asleep = set(answer.get("push") or ())
         self._downs = answer.get("downs", self._downs)
 
