@@ -20,10 +20,10 @@ SECONDS = 7
 @pytest.fixture
 def sent() -> list[bytes]:
     """The frames of some seconds, placed as an agent places them."""
-    return placed(frames(0, SECONDS))
+    return addressed(frames(0, SECONDS))
 
 
-def placed(bodies: list[bytes], first: int = 1) -> list[bytes]:
+def addressed(bodies: list[bytes], first: int = 1) -> list[bytes]:
     return [restamp(body, epoch=1, seq=seq) for seq, body in enumerate(bodies, first)]
 
 
@@ -52,7 +52,7 @@ def test_the_next_hour_reads_alike_under_its_own_stamps() -> None:
     first, later = (decode(frames(s, 1)[0], node=NODE).points for s in (5, 3605))
     assert later == [replace(point, time=point.time + 3600 * 10**9) for point in first]
     tally = Tally(3606)
-    tally.take(placed(frames(3600, 6)))
+    tally.take(addressed(frames(3600, 6)))
     assert (tally.points, tally.foreign) == (6 * POINTS_A_SECOND, 0)
 
 
@@ -75,7 +75,7 @@ def test_a_frame_again_under_its_place_is_a_repeat(sent: list[bytes]) -> None:
 
 
 def test_readings_again_under_another_place_are_doubled(sent: list[bytes]) -> None:
-    again = placed([sent[2]], first=100)
+    again = addressed([sent[2]], first=100)
     require_lost(tally_of(sent + again), missing=0, doubled=POINTS_A_SECOND)
     together = Tally(SECONDS)
     together.take(sent + again)

@@ -22,7 +22,7 @@ import backhaul_spark.jobs.metrics
 from backhaul_codec.assurance.conditions import Condition, Severity
 from backhaul_codec.assurance.metrics import COUNTER, Metric, Sample
 from backhaul_hub.alerts.alert import AlertKey, AlertRecord
-from backhaul_hub.health.judge import DeviceFacts, HealthFacts, LaneFacts
+from backhaul_hub.health.judge import DeviceFacts, FleetCounts, HealthFacts, LaneFacts
 from backhaul_runtime import metrics_server, scrape_server
 from backhaul_spark.jobs.metrics import JobsSeen
 from tests.support.rig.ports import free_port
@@ -124,7 +124,8 @@ def test_the_hub_counts_devices_lanes_and_conditions_and_names_no_device() -> No
     down = Condition("link-down", Severity.WARNING, "", "", "VID-002", "", "", 0)
     temporary = {"stream_name": "UP_00", "name": "x", "num_pending": 1, "num_ack_pending": 2}
     durable = temporary | {"name": "d", "config": {"durable_name": "d"}}
-    facts = HealthFacts([], [temporary, durable], {"UP_00": 9}, {"UP_00": 1}, devices)
+    fleet = FleetCounts(devices=3, up=2, agents=1, agents_down=1, clock_unset=1, arrivals=7)
+    facts = HealthFacts([], [temporary, durable], {"UP_00": 9}, {"UP_00": 1}, devices, fleet=fleet)
     found = {
         (sample.metric.name.removeprefix("backhaul_hub_"), sample.labels): float(sample.value)
         for sample in backhaul_hub.health.metrics.samples(facts, [down, down], 5_000_000_000)

@@ -118,7 +118,7 @@ def _hand_over(
         changed = []
         for id_, lane, subject, body, boot in rows:
             try:
-                message = _placed(lane, subject, body, boot, lanes)
+                message = _addressed(lane, subject, body, boot, lanes)
                 if message is None:
                     left += 1
                     continue
@@ -179,7 +179,7 @@ def _unconfirmed(
         yield [row[2:] for row in rows]
 
 
-def _placed(lane: str, subject: str, body: bytes, boot: int, lanes: Lanes) -> Outgoing | None:
+def _addressed(lane: str, subject: str, body: bytes, boot: int, lanes: Lanes) -> Outgoing | None:
     """Return a message with its lane and subject now; None for one about the old device's affairs."""
     found = parse_leaf(subject)
     if found.system or found.kind is RESULT:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from backhaul_agent.client import connect
 from backhaul_codec.kinds import DICTIONARY, REPORT, RESULT, SYSTEM
 from backhaul_codec.subjects import parse_uplink
-from backhaul_codec.wire.placed import decode_placed
+from backhaul_codec.wire.addressed import decode_addressed
 from backhaul_codec.wire.plain_reader import PlainReader
 from backhaul_hub.lane_names import out_stream
 from benchmarks.gateway.options import CHOSEN
@@ -60,12 +60,12 @@ class OurInbox(Inbox):
         body = self._dictionaries.take(place, message.data)
         if place.kind in _NO_READINGS:
             return
-        header, placed = decode_placed(place, body)
+        header, addressed = decode_addressed(place, body)
         self.messages.append(
             StoredMessage(message.metadata.sequence.stream, message.subject, message.data)
         )
         self.at_s[message.data] = asyncio.get_running_loop().time()
-        self.take([each.point for each in placed], (place.lane, header.epoch, header.seq))
+        self.take([each.point for each in addressed], (place.lane, header.epoch, header.seq))
 
 
 @asynccontextmanager

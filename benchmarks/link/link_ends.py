@@ -14,7 +14,7 @@ from nats.aio.msg import Msg
 from backhaul_codec import Point
 from backhaul_codec.kinds import FRAME
 from backhaul_codec.subjects import parse_uplink, point_subject
-from backhaul_codec.wire.placed import decode_placed
+from backhaul_codec.wire.addressed import decode_addressed
 from backhaul_codec.wire.plain_reader import PlainReader
 from backhaul_runtime.clock import Clock
 from benchmarks.load import drive, working
@@ -86,8 +86,8 @@ class Arrivals:
         uplink = parse_uplink(message.subject)
         body = self._dictionaries.take(uplink, message.data)
         if uplink.letter == FRAME.letter:
-            frame, placed = decode_placed(uplink, body)
-            self._count((frame.epoch, frame.seq), len(placed), placed[0].point.time)
+            frame, addressed = decode_addressed(uplink, body)
+            self._count((frame.epoch, frame.seq), len(addressed), addressed[0].point.time)
 
     def plain(self, message: Msg) -> None:
         """Take in a message of the plain stream."""

@@ -15,7 +15,7 @@ from backhaul_agent.sync.requests import (
 from backhaul_agent.sync.writes import ConfigWrites
 from backhaul_codec.state.merge import HeadKey
 from backhaul_codec.subjects import parse_leaf
-from backhaul_codec.wire.placed import Placed, decode_placed
+from backhaul_codec.wire.addressed import Addressed, decode_addressed
 
 if TYPE_CHECKING:
     from backhaul_agent.commit.contents import ConfigWrite
@@ -38,13 +38,13 @@ class Vehicle:
     def do(self, write: ConfigWrite) -> list[str]:
         """Commit a write as its messages say; return their subjects."""
         changes = self.keeper.begin()
-        read_back: list[Placed] = []
+        read_back: list[Addressed] = []
         for message in write.messages:
             assert (message.lane, message.value_class) == ("live", CONFIG)
-            _, placed = decode_placed(parse_leaf(message.subject), message.body)
-            assert message.times == (placed[0].point.time,) * 2
-            read_back += placed
-        assert read_back == list(write.placed)
+            _, addressed = decode_addressed(parse_leaf(message.subject), message.body)
+            assert message.times == (addressed[0].point.time,) * 2
+            read_back += addressed
+        assert read_back == list(write.addressed)
         changes.write(read_back)
         changes.apply()
         return [message.subject for message in write.messages]
@@ -63,7 +63,7 @@ class Vehicle:
     def parents(self, node: str) -> list[str]:
         return self.keeper.tree.parents(node)
 
-    def receive(self, *placed: Placed) -> None:
+    def receive(self, *addressed: Addressed) -> None:
         changes = self.keeper.begin()
-        changes.receive(Inward(received=list(placed)))
+        changes.receive(Inward(received=list(addressed)))
         changes.apply()

@@ -107,8 +107,8 @@ def test_a_node_with_a_lane_of_its_own_is_in_no_bundle() -> None:
     plan = Framer(LIMITS, lanes.has_own).plan(
         [Points("gps", [reading("gps", 1)]), Points("a", [reading("a", 2)])], 0.0, flush=True
     )
-    placed = [lanes.place(each) for each in plan.changes.messages]
-    assert [(each.lane, each.subject) for each in placed] == [
+    addressed = [lanes.place(each) for each in plan.changes.messages]
+    assert [(each.lane, each.subject) for each in addressed] == [
         (lanes.of_points("gps"), "n.gps.f.gps"),
         ("bulk", "b"),
     ]

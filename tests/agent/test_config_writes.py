@@ -24,7 +24,7 @@ from backhaul_agent.sync.requests import (
 )
 from backhaul_codec import Opaque, Point
 from backhaul_codec.state.merge import Head, HeadKey
-from backhaul_codec.wire.placed import Placed
+from backhaul_codec.wire.addressed import Addressed
 from tests.agent.config_vehicle import CAR, NOON, Vehicle
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def test_the_next_write_wins_whatever_the_clock_does(it: Vehicle) -> None:
     it.now_ns = 0
     it.set("gps", rate=6)
     assert it.value("gps", "rate") == 6.0
-    it.receive(Placed("", Point("gps", "rate", NOON * 2, 7.0, origin="hub")))
+    it.receive(Addressed("", Point("gps", "rate", NOON * 2, 7.0, origin="hub")))
     it.set("gps", rate=8)
     assert it.value("gps", "rate") == 8.0
 
@@ -122,7 +122,7 @@ def test_a_write_may_not_be_larger_than_a_message(it: Vehicle) -> None:
 
 
 def test_a_point_deleted_128_times_is_spent(it: Vehicle) -> None:
-    it.receive(Placed("", Point("gps", "rate", NOON, 1.0, tombstone=255)))
+    it.receive(Addressed("", Point("gps", "rate", NOON, 1.0, tombstone=255)))
     code, _ = refusal(lambda: it.set("gps", rate=5))
     assert code == "tombstone_spent"
 

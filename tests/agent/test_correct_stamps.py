@@ -26,7 +26,7 @@ from backhaul_agent.time_sync.correct_stamps import (
 from backhaul_agent.time_sync.timekeeper import Timekeeper
 from backhaul_codec import Opaque, Point, decode, encode_frame, encode_point
 from backhaul_codec.state.merge import HeadKey
-from backhaul_codec.wire.placed import Placed
+from backhaul_codec.wire.addressed import Addressed
 from tests.agent.ledgers import FailingDisk, open_ledger
 from tests.agent.unsynced_agent import CONFIG, NOW, Agent, S, pending
 from tests.support.agent_clock import FakeClock
@@ -60,7 +60,7 @@ def test_heads_that_were_made_of_a_message_move_with_it() -> None:
     row = pending("p.battery.limit.max", encode_point(point, epoch=3, seq=4))
     done = correct(row, Correction(50, Quality.SYNCED), STATE)
     moved = Point("battery", "limit", 150, 80.0, "max", 2, "")
-    assert done.heads == [(Placed("", moved), 100)]
+    assert done.heads == [(Addressed("", moved), 100)]
 
 
 def test_the_word_about_the_clock_says_what_became_of_it() -> None:
@@ -239,7 +239,7 @@ async def test_config_written_without_a_clock_stands_and_is_put_right(tmp_path: 
         stamp = keeper.next_stamp([key])
         point = Point("battery", "limit", stamp, value)
         message = Outgoing("live", "p.battery.limit.%", encode_point(point, epoch=0, seq=0))
-        await agent.keep(ConfigWrite([message], [Placed("", point)]))
+        await agent.keep(ConfigWrite([message], [Addressed("", point)]))
         return stamp, NOW + system.steady_ns()
 
     _, first = await write(1.0)
@@ -249,7 +249,7 @@ async def test_config_written_without_a_clock_stands_and_is_put_right(tmp_path: 
     from backhaul_agent.ledger.rows import Inward
 
     theirs = Point("battery", "limit", hub_ns, 2.0, "", 0, "hub")
-    agent.writer._deferred._owed.inbound.append(Inward(received=[Placed("", theirs)]))
+    agent.writer._deferred._owed.inbound.append(Inward(received=[Addressed("", theirs)]))
     await agent.commit()
     stamp, second = await write(3.0)
     assert stamp > hub_ns, "what is written last stands, here and now"

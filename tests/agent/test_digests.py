@@ -18,7 +18,7 @@ from backhaul_agent.sync.digests import ROUNDS_MAX, SETTLE_S, Digests, messages_
 from backhaul_codec import Opaque, Point, decode
 from backhaul_codec.state.merge import Head, HeadKey, Heads
 from backhaul_codec.subjects import parse_leaf
-from backhaul_codec.wire.placed import Placed, decode_placed
+from backhaul_codec.wire.addressed import Addressed, decode_addressed
 from tests.support.agent_clock import FakeClock
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Ends:
     def write(self, *points: Point, parent: str = "") -> None:
         """Change heads on the vehicle; the messages are on their way to the hub."""
         changes = self.keeper.begin()
-        changes.write(Placed(parent, point) for point in points)
+        changes.write(Addressed(parent, point) for point in points)
         self.digests.changed(changes.apply())
 
     def receive(self, inward: Inward) -> None:
@@ -84,13 +84,13 @@ class Ends:
                 wanted = body_of(message)["want"]
                 continue
             self.sent += 1
-            _, placed = decode_placed(parse_leaf(message.subject), message.body)
-            for each in placed:
+            _, addressed = decode_addressed(parse_leaf(message.subject), message.body)
+            for each in addressed:
                 if HeadKey.of(*each) not in self.refused:
                     self.hub.offer(*each)
         for node in wanted:
             heads = self.hub.of_node(node).items()
-            self.receive(Inward(received=[Placed(k.parent, h.to_point(k)) for k, h in heads]))
+            self.receive(Inward(received=[Addressed(k.parent, h.to_point(k)) for k, h in heads]))
         return changes.messages
 
 
@@ -106,8 +106,8 @@ def point(node: str = "gps", type_: str = "rate", time: int = NOON, origin: str 
 
 
 names = st.sampled_from("ab")
-placed = st.builds(
-    Placed,
+addressed = st.builds(
+    Addressed,
     st.sampled_from(["", "a"]),
     st.builds(
         Point, names, names, st.integers(0, 3), st.floats(), tombstone=st.integers(0, 3),
@@ -117,10 +117,10 @@ placed = st.builds(
 
 
 @pytest.mark.slow
-@given(st.lists(placed), st.lists(placed))
+@given(st.lists(addressed), st.lists(addressed))
 @settings(max_examples=200)
 def test_whatever_the_two_hold_they_come_to_the_same(
-    mine: list[Placed], theirs: list[Placed]
+    mine: list[Addressed], theirs: list[Addressed]
 ) -> None:
     ends = Ends()
     ends.receive(Inward(received=mine))
@@ -141,7 +141,7 @@ def test_equal_ends_say_it_once_and_send_nothing() -> None:
 
 def test_only_nodes_that_differ_are_sent() -> None:
     ends = Ends()
-    ends.receive(Inward(received=[Placed("", point(node)) for node in ("a", "b", "c")]))
+    ends.receive(Inward(received=[Addressed("", point(node)) for node in ("a", "b", "c")]))
     for node in "ac":
         ends.hub.offer("", point(node))
     ends.digests.link_up()
@@ -151,11 +151,11 @@ def test_only_nodes_that_differ_are_sent() -> None:
 
 def test_something_merged_from_the_hub_is_told_when_it_has_settled() -> None:
     ends = Ends()
-    ends.receive(Inward(received=[Placed("", point(origin="hub"))]))
+    ends.receive(Inward(received=[Addressed("", point(origin="hub"))]))
     assert ends.digests.due_s == ends.clock.monotonic_s() + SETTLE_S
     ends.clock.advance(0.5)
     due_s = ends.digests.due_s
-    ends.receive(Inward(received=[Placed("", point("b", origin="hub"))]))
+    ends.receive(Inward(received=[Addressed("", point("b", origin="hub"))]))
     assert ends.digests.due_s == due_s
 
 
@@ -167,7 +167,7 @@ def test_what_is_written_here_is_not_told_by_itself() -> None:
 
 def test_what_is_still_on_its_way_is_not_sent_twice() -> None:
     ends = Ends()
-    ends.receive(Inward(received=[Placed("", point("lost"))]))
+    ends.receive(Inward(received=[Addressed("", point("lost"))]))
     ends.digests.link_up()
     ends.digests.root()
     ends.write(point("late"))  # after the root was told: its own message carries it
@@ -187,7 +187,7 @@ def test_what_waits_in_a_nodes_own_lane_is_not_sent_twice() -> None:
     keeper = HeadKeeper("VID-001", clock.now_ns, lanes=Lanes(["gps"]))
     digests = Digests(keeper, clock, {"n_gps": lane})
     changes = keeper.begin()
-    changes.write([Placed("", point()), Placed("", point("door"))])
+    changes.write([Addressed("", point()), Addressed("", point("door"))])
     digests.changed(changes.apply())
     restarted = Digests(keeper, clock, {"n_gps": lane})
     restarted.link_up()
@@ -219,7 +219,7 @@ def test_a_node_that_is_written_all_the_time_is_sent_in_the_end() -> None:
 
 def test_what_the_hub_will_not_take_is_offered_once_until_the_link_comes_up_again() -> None:
     ends = Ends()
-    ends.receive(Inward(received=[Placed("", point())]))
+    ends.receive(Inward(received=[Addressed("", point())]))
     ends.refused = {HeadKey("", "gps", "rate")}
     ends.digests.link_up()
     ends.run()
@@ -232,7 +232,7 @@ def test_what_the_hub_will_not_take_is_offered_once_until_the_link_comes_up_agai
 
 def test_digests_that_were_read_before_are_passed_over() -> None:
     ends = Ends()
-    ends.receive(Inward(received=[Placed("", point())]))
+    ends.receive(Inward(received=[Addressed("", point())]))
     ends.digests.root()
     assert ends.hear_of({}, fresh=False) == []
     assert ends.hear_of({})
@@ -240,7 +240,7 @@ def test_digests_that_were_read_before_are_passed_over() -> None:
 
 def test_an_answer_that_was_never_committed_is_given_again() -> None:
     ends = Ends()
-    ends.receive(Inward(received=[Placed("", point())]))
+    ends.receive(Inward(received=[Addressed("", point())]))
     ends.digests.root()
     # The batch it stood in is given up, because the stream did not answer; what was read is read again.
     assert ends.hear_of({}, durable=False)
@@ -265,8 +265,8 @@ def test_garbage_is_said_to_be(data: bytes) -> None:
         Ends().digests.on_message(Inbound(["s", "digest"], data, True), Inward())
 
 
-@given(st.lists(placed, max_size=30))
-def test_messages_carry_each_head_once(some: list[Placed]) -> None:
+@given(st.lists(addressed, max_size=30))
+def test_messages_carry_each_head_once(some: list[Addressed]) -> None:
     heads = Heads()
     for each in some:
         heads.offer(*each)
@@ -287,8 +287,8 @@ def test_many_and_large_heads_go_in_several_messages() -> None:
 def carried(messages: Iterable[Outgoing]) -> dict[HeadKey, Head]:
     found: dict[HeadKey, Head] = {}
     for message in messages:
-        _, placed = decode_placed(parse_leaf(message.subject), message.body)
-        for parent, each in placed:
+        _, addressed = decode_addressed(parse_leaf(message.subject), message.body)
+        for parent, each in addressed:
             key = HeadKey.of(parent, each)
             assert key not in found
             found[key] = Head.of(each)

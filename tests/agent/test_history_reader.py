@@ -20,9 +20,9 @@ from backhaul_codec.subjects import (
     node_frame_subject,
     point_subject,
 )
+from backhaul_codec.wire.addressed import edge_frame_points
 from backhaul_codec.wire.dictionaries import digest_of, is_packed, pack_with
 from backhaul_codec.wire.envelope import unseal
-from backhaul_codec.wire.placed import edge_frame_points
 from tests.agent.ledgers import NOTHING, open_ledger, spoil
 from tests.agent.writers import CONFIG
 

@@ -16,7 +16,7 @@ from backhaul_codec.subjects import frame_subject, lane_of, parse_leaf, point_su
 LANES = Lanes(["battery", "front left"])
 
 
-def placed(subject: str, lane: str = "live") -> tuple[str, str]:
+def addressed(subject: str, lane: str = "live") -> tuple[str, str]:
     message = LANES.place(Outgoing(lane, subject, b""))
     return message.lane, message.subject
 
@@ -41,7 +41,7 @@ def placed(subject: str, lane: str = "live") -> tuple[str, str]:
 def test_all_about_a_named_node_goes_to_its_lane(
     subject: str, lane: str, expected: tuple[str, str]
 ) -> None:
-    assert placed(subject, lane) == expected
+    assert addressed(subject, lane) == expected
 
 
 @given(st.text(min_size=1, max_size=20), st.booleans())

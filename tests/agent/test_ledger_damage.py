@@ -25,7 +25,7 @@ from backhaul_agent.ledger.damage import asides, frames_committed, set_aside
 from backhaul_agent.ledger.schema import SCHEMA, SCHEMA_VERSION, TABLES
 from backhaul_codec import CodecError, peek
 from backhaul_codec.subjects import SubjectError, parse_leaf
-from backhaul_codec.wire.placed import check_placed
+from backhaul_codec.wire.addressed import check_addressed
 from tests.agent.ledgers import commit, open_ledger
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ async def content(ledger: Ledger) -> Content:
 def sound(row: LedgerRow) -> bool:
     """Whether a lane would send it."""
     try:
-        check_placed(parse_leaf(row.subject), row.body)
+        check_addressed(parse_leaf(row.subject), row.body)
         header = peek(row.body)
     except (CodecError, SubjectError):
         return False

@@ -13,7 +13,7 @@ from backhaul_agent.sync.restamp import Restamps
 from backhaul_codec import Point
 from backhaul_codec.state.merge import HeadKey
 from backhaul_codec.subjects import parse_leaf
-from backhaul_codec.wire.placed import Placed, decode_placed
+from backhaul_codec.wire.addressed import Addressed, decode_addressed
 from tests.agent.config_vehicle import CAR, NOON, Vehicle
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ class Hub:
         heads.receive(changes)
         heads.apply()
         for message in changes.messages:
-            _, placed = decode_placed(parse_leaf(message.subject), message.body)
-            for parent, point in placed:
+            _, addressed = decode_addressed(parse_leaf(message.subject), message.body)
+            for parent, point in addressed:
                 head = self.it.keeper.heads.get(HeadKey.of(parent, point))
                 assert head is not None
                 assert head.to_point(HeadKey.of(parent, point)) == point
@@ -102,7 +102,7 @@ def test_a_deleted_node_with_two_edges(it: Vehicle, hub: Hub) -> None:
     it.now_ns = NOON - HOUR
     it.create("a")
     it.create("gps", "a")
-    it.receive(Placed(CAR, Point("gps", "nodeType", NOON - HOUR, "node")))
+    it.receive(Addressed(CAR, Point("gps", "nodeType", NOON - HOUR, "node")))
     it.now_ns = NOON + HOUR
     it.do(it.writes.delete(NodeRequest("gps")))
     messages = hub.refuse(f"{CAR}.gps", time=NOON + HOUR)
@@ -123,7 +123,7 @@ def test_a_head_that_is_another_by_now_stays(it: Vehicle, hub: Hub) -> None:
 def test_what_the_hub_wrote_and_does_not_know_any_more_is_its_word_still(
     it: Vehicle, hub: Hub
 ) -> None:
-    it.receive(Placed("", Point("gps", "b", NOON + 2 * HOUR, 1.0, origin="hub")))
+    it.receive(Addressed("", Point("gps", "b", NOON + 2 * HOUR, 1.0, origin="hub")))
     (message,) = hub.refuse("gps.b.%", time=NOON + 2 * HOUR)
     assert message.subject == "p.gps.b.%"
     (head,) = [head for _, head in it.keeper.heads]

@@ -33,7 +33,7 @@ async def test_the_hub_has_told_all_once_that_is_heard_and_committed(
     async def at_end(_: object) -> bool:
         return committed
 
-    async def request(_: str) -> dict[str, Any]:
+    async def info(_: str) -> dict[str, Any]:
         return {"sources": [source]}
 
     config = Config(device=DeviceConfig(id="VID-001", token="t", down_stream="DOWN_00"))
@@ -44,5 +44,5 @@ async def test_the_hub_has_told_all_once_that_is_heard_and_committed(
     for tell in uplink.on_up:
         tell()
     clock.advance(2)
-    jetstream: Any = SimpleNamespace(request=request)
+    jetstream: Any = SimpleNamespace(info=info)
     assert await visits._told(jetstream) is told

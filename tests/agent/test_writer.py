@@ -22,7 +22,7 @@ from backhaul_agent.ledger.rows import Inward, LedgerChanges, Quarantine
 from backhaul_agent.ledger.system_events import event
 from backhaul_codec import Opaque, Point, decode
 from backhaul_codec.state.merge import Head, HeadKey
-from backhaul_codec.wire.placed import Placed
+from backhaul_codec.wire.addressed import Addressed
 from tests.agent.ledgers import FailingDisk
 from tests.agent.writers import CONFIG, RunningClock
 from tests.support.agent_clock import FakeClock
@@ -333,7 +333,7 @@ async def test_what_the_hub_wrote_is_merged_with_its_position_or_not_at_all(
     written = Point(node="n", type="t", time=7, value=7.0, origin="hub")
     async with bench(tmp_path) as it:
         it.disk.error = sqlite3.OperationalError("disk I/O error")
-        inward = Inward(meta={"in_position": "here"}, received=[Placed("", written)])
+        inward = Inward(meta={"in_position": "here"}, received=[Addressed("", written)])
         durable: list[int] = []
         inward.on_durable.append(lambda: durable.append(len(it.writer.keeper.heads)))
         applying = asyncio.create_task(it.writer.apply(inward))

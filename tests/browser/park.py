@@ -133,7 +133,7 @@ def ingest_was_at(root: Path, seq: int) -> None:
 
 
 @asynccontextmanager
-async def park(directory: Path, *, placed: bool = True) -> AsyncIterator[Park]:
+async def park(directory: Path, *, addressed: bool = True) -> AsyncIterator[Park]:
     """Start all of it, the vehicles at places of their own unless told not to; stop it at the end."""
     async with AsyncExitStack() as stack:
         world = World(directory, stack, PageHub)
@@ -146,7 +146,7 @@ async def park(directory: Path, *, placed: bool = True) -> AsyncIterator[Park]:
                 await some.operator("node", "create", group)
             await some.operator("node", "move", device, "--to", group)
         for number, device in enumerate((MINE, THEIRS, ODD)):
-            place = {"gps_lat": 48.1 + number / 9, "gps_lon": 11.5 - number} if placed else {}
+            place = {"gps_lat": 48.1 + number / 9, "gps_lon": 11.5 - number} if addressed else {}
             await some.say(device, battery_soc=80.5 - number, **place)
         async with connect(some.vehicles[ODD].url) as agent:
             await agent.publish(HTML_NODE, "text", HTML)

@@ -29,9 +29,9 @@ from backhaul_codec.bulk.columns import decode_columns
 from backhaul_codec.state.merge import Heads
 from backhaul_codec.state.newest import newest_of
 from backhaul_codec.subjects import BUNDLE_SUBJECT, SubjectError, parse_uplink
+from backhaul_codec.wire.addressed import decode_addressed, prove_addressed
 from backhaul_codec.wire.envelope import chain, restamp, seal, unseal
 from backhaul_codec.wire.frame_fields import POINTS_MAX, Field
-from backhaul_codec.wire.placed import decode_placed, prove_placed
 from backhaul_codec.wire.retime import retime
 from backhaul_codec.wire.split import survey
 from tests.support import strategies
@@ -74,12 +74,12 @@ def test_any_points_of_any_nodes(points: list[Point], clock: int, compression: s
         clock=clock,
         compression=compression,  # type: ignore[arg-type]
     )
-    got, placed = decode_placed(PLACE, message)
+    got, addressed = decode_addressed(PLACE, message)
     assert [exact(point) for point in got.points] == [exact(point) for point in points]
-    assert [exact(each.point) for each in placed] == [exact(point) for point in points]
-    assert {each.parent for each in placed} == {""}
+    assert [exact(each.point) for each in addressed] == [exact(point) for point in points]
+    assert {each.parent for each in addressed} == {""}
     assert (got.kind, got.epoch, got.seq, got.clock) == (Kind.BUNDLE, 7, 9, clock)
-    header, layout = prove_placed(PLACE, message)
+    header, layout = prove_addressed(PLACE, message)
     assert header == check(message) == peek(message)
     assert layout is not None
     assert survey(message).n == layout.n == len(points)
@@ -175,7 +175,7 @@ def test_a_message_on_the_subject_of_another_kind_is_refused() -> None:
     frames = parse_uplink("up.VID-001.f.battery")
     for place, message in ((PLACE, frame), (frames, bundle)):
         with pytest.raises(CodecError) as caught:
-            decode_placed(place, message)
+            decode_addressed(place, message)
         assert caught.value.code == "subject"
 
 

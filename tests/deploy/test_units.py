@@ -72,8 +72,8 @@ def test_each_secret_is_a_copy_where_its_configuration_names_it_and_nothing_else
 ) -> None:
     text = (UNITS / name).read_text()
     given = set(re.findall(r"^LoadCredential=([^:]+):", text, re.MULTILINE))
-    placed = set(re.findall(r"^BindReadOnlyPaths=%d/([^:]+):", text, re.MULTILINE))
-    assert given == placed
+    addressed = set(re.findall(r"^BindReadOnlyPaths=%d/([^:]+):", text, re.MULTILINE))
+    assert given == addressed
     hidden = re.search(
         r"^TemporaryFileSystem=/(etc/backhaul|var/lib/backhaul-hub):ro$", text, re.MULTILINE
     )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from backhaul_codec.points import Point
 from backhaul_codec.protocol.vehicle_report import VehicleReport
 from backhaul_codec.protocol.words import ClockWord
-from backhaul_codec.wire.placed import Placed
+from backhaul_codec.wire.addressed import Addressed
 from backhaul_hub.config import Health
 from backhaul_hub.continuity.future_stamps import FutureRule
 from backhaul_hub.continuity.lane_book import Continuity
@@ -93,7 +93,7 @@ class Fleet:
             case "behind":
                 self.sync.peer(device).in_sync = False
             case "ahead":
-                self.sync.heads.take(device, Placed("", Point("n", "t", NOW_NS + 99 * S, 1.0)))
+                self.sync.heads.take(device, Addressed("", Point("n", "t", NOW_NS + 99 * S, 1.0)))
             case "agent-down":
                 self.links[device].agent = False
             case "ill":

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backhaul_codec import Point
-from backhaul_codec.wire.placed import Placed
+from backhaul_codec.wire.addressed import Addressed
 from backhaul_hub.continuity.future_stamps import FutureRule, restamps
 
 NOW = 1_800_000_000 * 10**9
@@ -17,8 +17,8 @@ SKEW = 5 * 10**9
 times = st.integers(-(2**63), 2**63 - 1)
 
 
-def at(time: int, parent: str = "") -> Placed:
-    return Placed(parent, Point("battery pack", "limit", time, 80.0, "max.soc"))
+def at(time: int, parent: str = "") -> Addressed:
+    return Addressed(parent, Point("battery pack", "limit", time, 80.0, "max.soc"))
 
 
 @given(time=times, now=times)

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from backhaul_codec import Point, decode
 from backhaul_codec.subjects import parse_leaf
-from backhaul_codec.wire.placed import decode_placed
+from backhaul_codec.wire.addressed import decode_addressed
 from backhaul_hub.sync.heads import is_hub_origin
 from backhaul_hub.sync.writes import Put
 from tests.hub.both_ends import LIMIT, Ends, Written, written
@@ -74,8 +74,8 @@ class BothEnds(RuleBasedStateMachine):
 
         def take(subject: str, body: bytes) -> None:
             if subject.startswith("p."):
-                _, placed = decode_placed(parse_leaf(subject), body)
-                self.at_the_vehicle |= {written(point) for _, point in placed}
+                _, addressed = decode_addressed(parse_leaf(subject), body)
+                self.at_the_vehicle |= {written(point) for _, point in addressed}
             taken(subject, body)
 
         with patch.object(self.ends.vehicle, "take", take):

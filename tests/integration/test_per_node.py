@@ -16,7 +16,7 @@ from backhaul_agent.client import connect
 from backhaul_agent.client.config import ConfigClient
 from backhaul_codec import Point
 from backhaul_codec.subjects import parse_uplink
-from backhaul_codec.wire.placed import decode_placed
+from backhaul_codec.wire.addressed import decode_addressed
 from backhaul_codec.wire.plain_reader import PlainReader
 from tests.integration.ends import Ends
 from tests.support.rig.parts import program, run_to_end
@@ -111,10 +111,10 @@ async def arrived(world: World) -> list[tuple[str, Reading]]:
         plain = dictionaries.take(uplink, message.data)
         if uplink.letter not in "fp":
             continue
-        body, placed = decode_placed(uplink, plain)
+        body, addressed = decode_addressed(uplink, plain)
         seen[uplink.device, uplink.lane, body.epoch, body.seq] = [
             (uplink.lane, Reading(uplink.device, point.node, point.type, point.time))
-            for _, point in placed
+            for _, point in addressed
             if point.type in ("soc", "state")
         ]
     return [each for found in seen.values() for each in found]

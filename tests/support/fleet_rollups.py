@@ -57,7 +57,7 @@ class SimulatedFleet:
     silent: Sequence[int] = ()
     first: int = 0
     keys: Sequence[str] = ("",)
-    placed: bool = False
+    addressed: bool = False
     names: list[str] = field(init=False)
     models: list[str] = field(init=False)
     firmwares: list[str] = field(init=False)
@@ -144,7 +144,7 @@ class SimulatedFleet:
             for width in ("1h", "1d")
             for each in self._rows(signal, day, width)
         ]
-        if self.placed:
+        if self.addressed:
             parts += [self._places(type_, day) for type_ in ("lat", "lon")]
         for type_, texts in (("model", self.models), ("firmware", self.firmwares)):
             parts += [self._texts(type_, texts, day, width) for width in ("1h", "1d")]

@@ -21,7 +21,7 @@ from backhaul_codec.subjects import (
     parse_uplink,
     point_subject,
 )
-from backhaul_codec.wire.placed import decode_placed
+from backhaul_codec.wire.addressed import decode_addressed
 from backhaul_hub.continuity.examine import Examined
 from backhaul_hub.continuity.future_stamps import FutureRule
 from backhaul_hub.continuity.lane_key import LaneKey
@@ -124,7 +124,7 @@ class Hub:
         self.core.apply(planned)
         if published:
             self.publish()
-        return [placed.point for write in planned.writes for placed in write.points]
+        return [addressed.point for write in planned.writes for addressed in write.points]
 
     def publish(self) -> None:
         """Write into DOWN what it lacks, and what is to be said about digests."""
@@ -206,8 +206,8 @@ class Vehicle:
         if subject.startswith("s.restamp."):
             self._restamp(parse_leaf(subject.replace("s.restamp", "p")), json.loads(body))
             return
-        _, placed = decode_placed(parse_leaf(subject), body)
-        for parent, point in placed:
+        _, addressed = decode_addressed(parse_leaf(subject), body)
+        for parent, point in addressed:
             merged = self.heads.offer(parent, point)
             self._newest_ns = max(self._newest_ns, merged.head.time)
             if is_hub_origin(point.origin):

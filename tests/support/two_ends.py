@@ -17,7 +17,7 @@ from backhaul_agent.sync.restamp import Restamps
 from backhaul_agent.sync.writes import ConfigWrites, message_of
 from backhaul_codec import Point
 from backhaul_codec.state.merge import HeadKey
-from backhaul_codec.wire.placed import Placed
+from backhaul_codec.wire.addressed import Addressed
 from backhaul_hub.sync.writes import Put
 from tests.support.agent_clock import FakeClock
 from tests.support.hub_sync import DEVICE, START_NS, Hub
@@ -71,16 +71,16 @@ class TwoEnds:
         """Write series of one node on the vehicle, as `agent.set` does."""
         points = [PointRequest(key.type, key.key, value) for key in keys]
         write = self.writes.set(SetRequest(keys[0].node, points))
-        self._commit(write.placed, write.messages)
+        self._commit(write.addressed, write.messages)
 
     def vehicle_states(self, value: float, key: HeadKey) -> None:
         """Publish a state on the vehicle's live lane: its time is the clock's."""
-        placed = [Placed("", Point(key.node, key.type, self._vehicle_ns(), value, key.key))]
-        self._commit(placed, [message_of("", placed)])
+        addressed = [Addressed("", Point(key.node, key.type, self._vehicle_ns(), value, key.key))]
+        self._commit(addressed, [message_of("", addressed)])
 
-    def _commit(self, placed: Iterable[Placed], messages: Iterable[Outgoing]) -> None:
+    def _commit(self, addressed: Iterable[Addressed], messages: Iterable[Outgoing]) -> None:
         changes = self.keeper.begin()
-        changes.write(placed)
+        changes.write(addressed)
         self._send([*changes.seen(self._vehicle_ns()), *messages])
         self.digests.changed(changes.apply())
 

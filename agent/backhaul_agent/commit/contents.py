@@ -11,7 +11,7 @@ from backhaul_agent.ledger.eviction_policy import ACCOUNT, STATE, TELEMETRY, cla
 if TYPE_CHECKING:
     from backhaul_agent.ledger.rows import Outgoing
     from backhaul_codec import Point
-    from backhaul_codec.wire.placed import Placed
+    from backhaul_codec.wire.addressed import Addressed
     from backhaul_codec.wire.split import Piece
 
 
@@ -50,12 +50,12 @@ class ConfigWrite:
     """Config written through the agent: its messages are ready, and these are the points in them."""
 
     messages: Sequence[Outgoing]
-    placed: Sequence[Placed]
+    addressed: Sequence[Addressed]
 
     @property
     def points(self) -> int:
         """Return how many points are written."""
-        return len(self.placed)
+        return len(self.addressed)
 
 
 @dataclass(frozen=True, slots=True)

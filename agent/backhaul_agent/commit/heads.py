@@ -20,14 +20,14 @@ from backhaul_codec.kinds import LIVE
 from backhaul_codec.state.merge import Head, HeadKey, Heads, merge
 from backhaul_codec.state.tree import Topology
 from backhaul_codec.subjects import parse_leaf
-from backhaul_codec.wire.placed import decode_placed
+from backhaul_codec.wire.addressed import decode_addressed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from backhaul_agent.commit.participant import Draft
     from backhaul_agent.ledger.rows import Inbound
-    from backhaul_codec.wire.placed import Placed
+    from backhaul_codec.wire.addressed import Addressed
 
 
 class WriteClock:
@@ -189,7 +189,7 @@ class HeadChanges:
         self._told_ns: dict[str, int] = {}
         self._written_on: dict[str, None] = {}  # lanes, in their order
 
-    def write(self, written: Iterable[Placed]) -> None:
+    def write(self, written: Iterable[Addressed]) -> None:
         """Merge points written on this vehicle."""
         for parent, point in written:
             self._written_on.setdefault(self._keeper.lanes.of_points(point.node))
@@ -290,10 +290,10 @@ def on_points(message: Inbound, changes: Inward) -> None:
         ValueError: it is neither.
     """
     try:
-        _, placed = decode_placed(parse_leaf(".".join(message.tokens)), message.data)
+        _, addressed = decode_addressed(parse_leaf(".".join(message.tokens)), message.data)
     except CodecError as error:
         raise ValueError(error.reason) from error
-    changes.received += placed
+    changes.received += addressed
 
 
 def _told(lane: str) -> str:

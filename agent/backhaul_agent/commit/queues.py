@@ -13,7 +13,7 @@ from backhaul_agent.commit.participant import AT_ONCE_S, CommitParticipant
 from backhaul_agent.errors import Code, RefusedError
 from backhaul_agent.ledger.eviction_policy import TELEMETRY, class_of
 from backhaul_codec.subjects import BUNDLE_SUBJECT
-from backhaul_codec.wire.placed import Placed
+from backhaul_codec.wire.addressed import Addressed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -54,11 +54,11 @@ def points_in(content: Content) -> int:
     return len(content.points) if isinstance(content, Points) else content.points
 
 
-def heads_in(content: Content) -> Sequence[Placed]:
+def heads_in(content: Content) -> Sequence[Addressed]:
     """Return the points of an arrival that heads are made of: state and config, not telemetry."""
     if isinstance(content, Points):
-        return [Placed("", point) for point in content.points] if content.live else []
-    return content.placed if isinstance(content, ConfigWrite) else []
+        return [Addressed("", point) for point in content.points] if content.live else []
+    return content.addressed if isinstance(content, ConfigWrite) else []
 
 
 @dataclass(slots=True)

@@ -31,8 +31,8 @@ from backhaul_codec.subjects import (
     parse_leaf,
     point_subject,
 )
+from backhaul_codec.wire.addressed import decode_addressed
 from backhaul_codec.wire.dictionaries import plain
-from backhaul_codec.wire.placed import decode_placed
 from backhaul_codec.wire.select import select
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ def read_message(subject: str, body: bytes, asked: HistoryQuestion) -> Run:
     if place.frame:
         type_ = NODE_TYPE_PREFIX + asked.type if place.parent else asked.type
         return select(body, type_, asked.key, asked.from_ns, asked.to_ns, node=place.frame_node)
-    ((_, point),) = decode_placed(place, body)[1]
+    ((_, point),) = decode_addressed(place, body)[1]
     if point.tombstone & 1:
         return (), ()
     return pick([point.time], [point.value], asked)

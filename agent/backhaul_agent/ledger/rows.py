@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, NamedTuple
 
-from backhaul_codec.wire.placed import Placed
+from backhaul_codec.wire.addressed import Addressed
 
 if TYPE_CHECKING:
     from backhaul_agent.hub_time.hub_clock import Boot
@@ -213,8 +213,8 @@ class Inward(LedgerChanges):
     the batch is given up, and read again.
     """
 
-    received: list[Placed] = field(default_factory=list)
-    replaced: list[tuple[Placed, int]] = field(default_factory=list)
+    received: list[Addressed] = field(default_factory=list)
+    replaced: list[tuple[Addressed, int]] = field(default_factory=list)
     on_durable: list[Callable[[], None]] = field(default_factory=list)
 
 

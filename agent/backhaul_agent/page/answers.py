@@ -33,8 +33,8 @@ from backhaul_agent.page.past import PastChart
 from backhaul_codec import CodecError
 from backhaul_codec.strict.json import Reader
 from backhaul_codec.subjects import SubjectError, encode_token, parse_leaf
+from backhaul_codec.wire.addressed import decode_addressed
 from backhaul_codec.wire.dictionaries import plain
-from backhaul_codec.wire.placed import decode_placed
 from backhaul_runtime.clock import Clock
 
 TEST_NODE = "test"
@@ -183,10 +183,10 @@ class PageAnswers:
     def _take_message(self, subject: bytes, body: bytes) -> None:
         try:
             place = parse_leaf(subject.decode(errors="replace"))
-            placed = decode_placed(place, plain(body, self._ledger.lookup))[1]
+            addressed = decode_addressed(place, plain(body, self._ledger.lookup))[1]
         except (CodecError, SubjectError):
             return  # damaged: who sends it sets it aside
-        self._live.take(point for parent, point in placed if not parent and point.node)
+        self._live.take(point for parent, point in addressed if not parent and point.node)
 
     def _on_heads(self, changed: list[Changed]) -> None:
         if self._live.watched:

@@ -113,7 +113,7 @@ def _points_of(content: Content) -> Iterator[Point]:
             with suppress(CodecError):  # it was checked when it came; so this is never
                 yield from decode(body, node=content.node).points
     elif isinstance(content, ConfigWrite):
-        yield from (placed.point for placed in content.placed if not placed.parent)
+        yield from (addressed.point for addressed in content.addressed if not addressed.parent)
 
 
 def _short(point: Point) -> Point:

@@ -25,8 +25,8 @@ from backhaul_codec.kinds import REPORT, SYSTEM, SYSTEM_KINDS, Worth, system_kin
 from backhaul_codec.state.json_values import read_sayable, value_to_json
 from backhaul_codec.strict.json import JsonError, Reader
 from backhaul_codec.subjects import SubjectError, parse_leaf
+from backhaul_codec.wire.addressed import decode_addressed
 from backhaul_codec.wire.dictionaries import plain
-from backhaul_codec.wire.placed import decode_placed
 
 SLICE_ROWS = 4096
 EVENT_ROWS = 64
@@ -141,7 +141,7 @@ class Recent:
             own = place.kind is SYSTEM and system_kind(place.type or "").history
             if place.kind is not REPORT and not own:
                 return None
-            [(_parent, point)] = decode_placed(place, plain(body, self._ledger.lookup))[1]
+            [(_parent, point)] = decode_addressed(place, plain(body, self._ledger.lookup))[1]
             said, _dtype = value_to_json(point.value)
         except (CodecError, SubjectError, ValueError):
             return None

@@ -27,7 +27,7 @@ from backhaul_codec.rules import blob_size
 from backhaul_codec.state.merge import Head, HeadKey, differing
 from backhaul_codec.strict.json import JsonError, Reader
 from backhaul_codec.subjects import node_lane, node_of_lane
-from backhaul_codec.wire.placed import Placed
+from backhaul_codec.wire.addressed import Addressed
 from backhaul_runtime.clock import Clock
 
 SETTLE_S = 1.0  # after something of the hub's was merged: more may be coming
@@ -187,18 +187,18 @@ def messages_of(heads: dict[HeadKey, Head]) -> Iterator[Outgoing]:
 
     They say that their points were sent before: the history has each once.
     """
-    groups: dict[str, list[Placed]] = {}
+    groups: dict[str, list[Addressed]] = {}
     for key, head in heads.items():
-        groups.setdefault(key.parent, []).append(Placed(key.parent, head.to_point(key)))
-    for parent, placed in groups.items():
-        for few in _portions(placed):
+        groups.setdefault(key.parent, []).append(Addressed(key.parent, head.to_point(key)))
+    for parent, addressed in groups.items():
+        for few in _portions(addressed):
             yield message_of(parent, few, said_again=True)
 
 
-def _portions(placed: list[Placed]) -> Iterator[list[Placed]]:
-    few: list[Placed] = []
+def _portions(addressed: list[Addressed]) -> Iterator[list[Addressed]]:
+    few: list[Addressed] = []
     size = 0
-    for each in placed:
+    for each in addressed:
         size += blob_size(each.point.value)
         if few and (len(few) >= FRAME_POINTS or size > FRAME_BYTES):
             yield few

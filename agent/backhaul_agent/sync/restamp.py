@@ -16,7 +16,7 @@ from backhaul_agent.sync.writes import message_of
 from backhaul_codec.state.merge import Head, HeadKey
 from backhaul_codec.strict.json import JsonError, Reader
 from backhaul_codec.subjects import parse_leaf
-from backhaul_codec.wire.placed import Placed
+from backhaul_codec.wire.addressed import Addressed
 
 
 class RestampRefused(msgspec.Struct, frozen=True):
@@ -63,7 +63,7 @@ class Restamps:
             raise ValueError(f"no refusal: {error}") from error
         if refused.now_ns >= refused.time:
             raise ValueError(f"no refusal: {refused.time} is not after {refused.now_ns}")
-        refused_before = {HeadKey.of(*placed) for placed, _ in changes.replaced}
+        refused_before = {HeadKey.of(*addressed) for addressed, _ in changes.replaced}
         heads = {
             key: head
             for key, head in self._keeper.heads.of_node(place.node or "").items()
@@ -75,9 +75,9 @@ class Restamps:
         self._keeper.stamps.pull_back(refused.time, stamp)
         self.restamped += len(heads)
         changes.on_durable.append(self._on_done)
-        for parent, placed in _by_edge(heads, stamp):
-            changes.messages.append(message_of(parent, placed))
-            changes.replaced += [(each, refused.time) for each in placed]
+        for parent, addressed in _by_edge(heads, stamp):
+            changes.messages.append(message_of(parent, addressed))
+            changes.replaced += [(each, refused.time) for each in addressed]
 
     def _stamp(self, refused: RestampRefused) -> int:
         """Return now, unless our clock is still the one that made the refused stamp.
@@ -94,11 +94,11 @@ def _is_meant(key: HeadKey, parent: str | None, type_: str | None, name: str | N
     return key.parent == (parent or "") and (key.type, key.key) == (type_, name)
 
 
-def _by_edge(heads: dict[HeadKey, Head], stamp: int) -> list[tuple[str, list[Placed]]]:
+def _by_edge(heads: dict[HeadKey, Head], stamp: int) -> list[tuple[str, list[Addressed]]]:
     """Return points as they were written: the node's own go with the first of its edges."""
     parents = sorted({key.parent for key in heads} - {""}) or [""]
-    groups: dict[str, list[Placed]] = {parent: [] for parent in parents}
+    groups: dict[str, list[Addressed]] = {parent: [] for parent in parents}
     for key, head in heads.items():
         point = Head(stamp, head.origin, head.value, head.tombstone).to_point(key)
-        groups[key.parent or parents[0]].append(Placed(key.parent, point))
+        groups[key.parent or parents[0]].append(Addressed(key.parent, point))
     return list(groups.items())

@@ -123,7 +123,7 @@ class ConfigService:
             write = make()
             await self._commit(write, size)
         return [
-            describe(HeadKey.of(parent, point), Head.of(point)) for parent, point in write.placed
+            describe(HeadKey.of(parent, point), Head.of(point)) for parent, point in write.addressed
         ]
 
     def _maker(self, what: str, data: bytes) -> Callable[[], ConfigWrite]:

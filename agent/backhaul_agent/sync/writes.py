@@ -35,7 +35,7 @@ from backhaul_codec.subjects import (
     node_frame_subject,
     point_subject,
 )
-from backhaul_codec.wire.placed import Placed, edge_frame_points
+from backhaul_codec.wire.addressed import Addressed, edge_frame_points
 
 WRITE_BYTES_MAX = 512 * 1024  # of one message: half of what a server takes
 TYPE = "node"  # of a node that nobody gave one
@@ -208,47 +208,49 @@ class ConfigWrites:
     def _write(self, *messages: list[_Draft]) -> ConfigWrite:
         """Stamp drafts, all alike; those of one list become one message."""
         time = self._keeper.next_stamp(draft.key for drafts in messages for draft in drafts)
-        placed = [[_placed(draft, time) for draft in drafts] for drafts in messages]
+        addressed = [[_addressed(draft, time) for draft in drafts] for drafts in messages]
         try:
-            made = [message_of(each[0].parent, each) for each in placed]
+            made = [message_of(each[0].parent, each) for each in addressed]
         except CodecError as error:
             raise RefusedError(Code.BAD_VALUE, error.reason) from error
         if (size := max(len(message.body) for message in made)) > WRITE_BYTES_MAX:
             raise RefusedError(
                 Code.TOO_LARGE, f"a write of {size} bytes, {WRITE_BYTES_MAX} are allowed"
             )
-        return ConfigWrite(made, [each for message in placed for each in message])
+        return ConfigWrite(made, [each for message in addressed for each in message])
 
 
-def _placed(draft: _Draft, time: int) -> Placed:
+def _addressed(draft: _Draft, time: int) -> Addressed:
     key = draft.key
-    return Placed(
+    return Addressed(
         key.parent, Point(key.node, key.type, time, draft.value, key.key, draft.tombstone)
     )
 
 
-def message_of(parent: str, placed: Sequence[Placed], *, said_again: bool = False) -> Outgoing:
+def message_of(
+    parent: str, addressed: Sequence[Addressed], *, said_again: bool = False
+) -> Outgoing:
     """Return one point as it is, several as a frame of the node, or with ``parent`` of the edge.
 
     A frame of an edge may hold points of the lower node as well. ``said_again``: all were sent before,
     which only a frame can say.
     Raises: CodecError.
     """
-    first = placed[0].point
-    if len(placed) == 1 and not said_again:
+    first = addressed[0].point
+    if len(addressed) == 1 and not said_again:
         names = (first.node, first.type, first.key)
-        of_edge = placed[0].parent
+        of_edge = addressed[0].parent
         subject = edge_subject(of_edge, *names) if of_edge else point_subject(*names)
         body = encode_point(first, epoch=0, seq=0)
     else:
-        points = [each.point for each in placed]
+        points = [each.point for each in addressed]
         subject = node_frame_subject(first.node)
         if parent:
             subject = edge_frame_subject(parent, first.node)
-            edge = [each.point for each in placed if each.parent]
-            points = edge_frame_points(edge, [each.point for each in placed if not each.parent])
+            edge = [each.point for each in addressed if each.parent]
+            points = edge_frame_points(edge, [each.point for each in addressed if not each.parent])
         body = encode_frame(points, epoch=0, seq=0, said_again=said_again)
-    times = [each.point.time for each in placed]
+    times = [each.point.time for each in addressed]
     return Outgoing("live", subject, body, CONFIG, (min(times), max(times)))
 
 

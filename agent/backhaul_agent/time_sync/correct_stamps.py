@@ -24,7 +24,7 @@ from backhaul_agent.ledger.system_events import JSON_DTYPE
 from backhaul_codec import CodecError, Opaque, Point, encode_point, peek
 from backhaul_codec.kinds import POINT, SYSTEM
 from backhaul_codec.subjects import SubjectError, Uplink, parse_leaf
-from backhaul_codec.wire.placed import Placed, decode_placed
+from backhaul_codec.wire.addressed import Addressed, decode_addressed
 from backhaul_codec.wire.retime import retime
 from backhaul_runtime.trouble import Trouble
 
@@ -44,7 +44,7 @@ class Corrected(NamedTuple):
     """A message put right, and the heads that were made of it: each with the time it had."""
 
     settled: CorrectedMessage
-    heads: list[tuple[Placed, int]]
+    heads: list[tuple[Addressed, int]]
 
 
 def correct(row: Pending, correction: Correction | None, state: HubClockState) -> Corrected:
@@ -61,10 +61,10 @@ def correct(row: Pending, correction: Correction | None, state: HubClockState) -
             body = _told_anew(row, place, shift_ns, state)
         else:
             body = retime(row.body, shift_ns, clock=quality)
-        heads = decode_placed(place, row.body)[1] if place.kind is POINT else []
+        heads = decode_addressed(place, row.body)[1] if place.kind is POINT else []
     except (CodecError, SubjectError):
         return Corrected(CorrectedMessage(row.id, None), [])
-    moved = [(Placed(parent, _shifted(point, shift_ns)), point.time) for parent, point in heads]
+    moved = [(Addressed(parent, _shifted(point, shift_ns)), point.time) for parent, point in heads]
     return Corrected(CorrectedMessage(row.id, body, shift_ns), moved)
 
 
@@ -149,9 +149,9 @@ def settled(rows: Iterable[Pending], corrections: Corrections) -> Inward:
 
 def _told_anew(row: Pending, place: Uplink, shift_ns: int, state: HubClockState) -> bytes:
     """Return an `e.clock` that tells of the correction of the stamps after it, which are right now."""
-    header, (_, placed) = peek(row.body), decode_placed(place, row.body)
+    header, (_, addressed) = peek(row.body), decode_addressed(place, row.body)
     value = Opaque(JSON_DTYPE, msgspec.json.encode(clock_body(state)))
-    point = Point(node="", type="clock", time=placed[0].point.time + shift_ns, value=value)
+    point = Point(node="", type="clock", time=addressed[0].point.time + shift_ns, value=value)
     return encode_point(point, epoch=header.epoch, seq=header.seq)
 
 

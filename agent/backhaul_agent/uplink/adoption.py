@@ -18,9 +18,9 @@ from backhaul_agent.ledger.rows import Adopted, Inward
 from backhaul_codec import CodecError, hash_of, peek
 from backhaul_codec.points import Kind
 from backhaul_codec.subjects import SubjectError, parse_leaf
+from backhaul_codec.wire.addressed import check_addressed
 from backhaul_codec.wire.dictionaries import digest_in, plain, read_dictionary
 from backhaul_codec.wire.envelope import NO_LINK
-from backhaul_codec.wire.placed import check_placed
 from backhaul_codec.wire.split import survey
 
 if TYPE_CHECKING:
@@ -233,7 +233,7 @@ class Adoption:
         place = parse_leaf(row.subject)
         packer = self._writer.packer
         body = await plain_body(row.body, out, packer)
-        header = check_placed(place, body)
+        header = check_addressed(place, body)
         if header.kind is Kind.DICTIONARY:
             packer.learn(read_dictionary(body), header.epoch, header.seq)
         if header.kind not in (Kind.FRAME, Kind.BUNDLE):

@@ -26,7 +26,7 @@ from backhaul_agent.uplink.out_stream import OutStream
 from backhaul_codec import CodecError
 from backhaul_codec.ranges import RangeSet
 from backhaul_codec.subjects import SubjectError, parse_leaf
-from backhaul_codec.wire.placed import decode_placed
+from backhaul_codec.wire.addressed import decode_addressed
 from backhaul_runtime.trouble import Trouble
 
 if TYPE_CHECKING:
@@ -230,10 +230,10 @@ class EpochWords:
         """Add a message's points and its seq; nothing where it cannot be read."""
         try:
             body = await plain_body(row.body, out, self._writer.packer)
-            placed = decode_placed(parse_leaf(row.subject), body)[1]
+            addressed = decode_addressed(parse_leaf(row.subject), body)[1]
         except (CodecError, SubjectError):
             return
-        points += [each.point for each in placed]
+        points += [each.point for each in addressed]
         seqs.add(row.seq)
 
     async def _look_back(self, epoch: int, highest: dict[str, int], jetstream: JetStream) -> None:

@@ -12,8 +12,8 @@ from backhaul_agent.ledger.system_events import receipt
 from backhaul_agent.uplink.resend import RUN_BYTES
 from backhaul_codec import CodecError, peek
 from backhaul_codec.subjects import SubjectError, parse_leaf
+from backhaul_codec.wire.addressed import check_addressed
 from backhaul_codec.wire.dictionaries import plain
-from backhaul_codec.wire.placed import check_placed
 
 if TYPE_CHECKING:
     from backhaul_agent.commit.writer import Writer
@@ -106,7 +106,7 @@ class LaneRows:
     def _proven(self, place: Uplink, body: bytes) -> Header:
         """Return the header of a message that is whole, as far as this vehicle can tell. Raises: CodecError."""
         try:
-            return check_placed(place, plain(body, self._ledger.lookup))
+            return check_addressed(place, plain(body, self._ledger.lookup))
         except CodecError as error:
             if error.code != "dictionary":
                 raise

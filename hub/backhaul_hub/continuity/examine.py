@@ -16,12 +16,12 @@ from backhaul_codec.kinds import DICTIONARY
 from backhaul_codec.points import Header
 from backhaul_codec.protocol.words import Word, WordError, read_word
 from backhaul_codec.subjects import SubjectError, Uplink, parse_uplink
+from backhaul_codec.wire.addressed import prove_addressed
 from backhaul_codec.wire.dictionaries import digest_in, is_packed, plain, read_dictionary
 from backhaul_codec.wire.envelope import unseal
 from backhaul_codec.wire.expansion import ROW_BYTES, Expansion, expansion_of, expansion_of_point
 from backhaul_codec.wire.frame_layout import Layout
 from backhaul_codec.wire.messages import frame_layout
-from backhaul_codec.wire.placed import prove_placed
 from backhaul_hub.continuity.lane_key import LaneKey
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def examine(
     if is_packed(body):
         body, dictionary = _plain(uplink, body, find)
     try:
-        header, layout = prove_placed(uplink, body)
+        header, layout = prove_addressed(uplink, body)
         if uplink.kind is DICTIONARY:
             read_dictionary(body, bytes.fromhex(uplink.key or ""))
     except CodecError as error:

@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 import structlog
 
 from backhaul_codec.subjects import edge_subject, point_subject
+from backhaul_codec.wire.addressed import Addressed
 from backhaul_codec.wire.frame_layout import Layout
 from backhaul_codec.wire.frame_points import build_times
-from backhaul_codec.wire.placed import Placed
 
 SECOND_NS = 1_000_000_000
 QUIET_NS = 60 * SECOND_NS
@@ -52,8 +52,8 @@ class FutureRule:
         return max(0, time_ns - now_ns - self.skew_ns)
 
     def too_early(
-        self, written: Iterable[Placed], now_ns: int, newest_ns: int | None = None
-    ) -> list[Placed]:
+        self, written: Iterable[Addressed], now_ns: int, newest_ns: int | None = None
+    ) -> list[Addressed]:
         """Return those points whose stamps lie too far ahead.
 
         Points that were written together count together or not at all: where this returns
@@ -119,7 +119,7 @@ class FutureReadings:
         return {"points": known.points, "newest_ns": known.newest_ns, "last_ns": known.last_ns}
 
 
-def restamps(device: str, refused: Sequence[Placed], now_ns: int) -> list[Restamp]:
+def restamps(device: str, refused: Sequence[Addressed], now_ns: int) -> list[Restamp]:
     """Return the word to a device on refused points.
 
     The subject names the series, so DOWN keeps the newest refusal of each. The body has the stamp

@@ -159,11 +159,11 @@ class Shadows:
             if not (wishes[key].deleted and fulfils(self._core.heads.get(device, key), wishes[key]))
         ]
         write = self._core.plan(device, _by_node(puts), origin) if puts else None
-        for placed in (
-            placed for each in (write.writes if write else ()) for placed in each.points
+        for addressed in (
+            addressed for each in (write.writes if write else ()) for addressed in each.points
         ):
-            key = HeadKey.of(*placed)
-            wishes[key] = replace(wishes[key], time=placed.point.time)
+            key = HeadKey.of(*addressed)
+            wishes[key] = replace(wishes[key], time=addressed.point.time)
         if not new and (mine.revision, mine.wishes) == (desired.revision, wishes):
             return None
         after = replace(

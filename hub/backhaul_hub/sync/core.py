@@ -22,7 +22,7 @@ from backhaul_codec.state.merge import Head, HeadKey, Merged
 from backhaul_codec.state.merge import ValueChange as Merge
 from backhaul_codec.strict.json import JsonError, read_typed
 from backhaul_codec.subjects import Uplink
-from backhaul_codec.wire.placed import Placed, decode_placed
+from backhaul_codec.wire.addressed import Addressed, decode_addressed
 from backhaul_hub.continuity.examine import Examined
 from backhaul_hub.continuity.future_stamps import FutureRule, restamps
 from backhaul_hub.continuity.lane_key import LaneKey
@@ -171,10 +171,10 @@ class HubSync:
             plan_write(mine, some, origin, time_ns + index) for index, some in enumerate(puts)
         ]
         rows = [
-            StoredHead(device, key, mine.would(*placed).head, mine.heard_ns(key))
+            StoredHead(device, key, mine.would(*addressed).head, mine.heard_ns(key))
             for write in writes
-            for placed in write.points
-            for key in [HeadKey.of(*placed)]
+            for addressed in write.points
+            for key in [HeadKey.of(*addressed)]
         ]
         changes = [heads_insertion(rows)]
         lacking: list[Lacking] = []
@@ -186,8 +186,8 @@ class HubSync:
     def apply(self, planned: PlannedWrite) -> None:
         """Take in a plan that is stored."""
         for write in planned.writes:
-            for placed in write.points:
-                self._merge(planned.device, placed, stored=True)
+            for addressed in write.points:
+                self._merge(planned.device, addressed, stored=True)
         for row in planned.lacking:
             self.outbox.add(row)
         if planned.lacking:
@@ -223,7 +223,7 @@ class HubSync:
         self, key: LaneKey, seq: int, uplink: Uplink, body: bytes, is_new: bool
     ) -> None:
         try:
-            _, points = decode_placed(uplink, body)
+            _, points = decode_addressed(uplink, body)
         except CodecError:  # checked before; a body does not change
             return
         peer, now_ns = self.peer(uplink.device), self._clock.now_ns()
@@ -233,12 +233,12 @@ class HubSync:
             return
         seen_ns = peer.seen.at(key, seq, 0)
         clock = peer.clock.at(key, seq, "unknown")
-        for placed in points:
-            instead = is_new and self._is_instead(uplink.device, placed, now_ns)
-            self._take_point(uplink.device, placed, seen_ns, clock, instead=instead)
+        for addressed in points:
+            instead = is_new and self._is_instead(uplink.device, addressed, now_ns)
+            self._take_point(uplink.device, addressed, seen_ns, clock, instead=instead)
 
     def _refuse(
-        self, device: str, points: list[Placed], early: list[Placed], least_ns: int
+        self, device: str, points: list[Addressed], early: list[Addressed], least_ns: int
     ) -> None:
         """Merge nothing of a message whose stamps cannot be; its points stay in the history.
 
@@ -251,12 +251,12 @@ class HubSync:
         self.restamps |= dict(restamps(device, points, least_ns))
         self._not_in_sync(device)
 
-    def _is_instead(self, device: str, placed: Placed, now_ns: int) -> bool:
+    def _is_instead(self, device: str, addressed: Addressed, now_ns: int) -> bool:
         """Say whether a point of the vehicle's takes the place of one that its wrong clock stamped.
 
         What it says now it says later, whatever the stamps say: nobody else writes with its origin.
         """
-        parent, point = placed
+        parent, point = addressed
         head = self.heads.of(device).heads.get(HeadKey.of(parent, point))
         if head is None or head.origin or point.origin or point.time >= head.time:
             return False
@@ -268,15 +268,15 @@ class HubSync:
         self._peers_unstored.add(device)
 
     def _take_point(
-        self, device: str, placed: Placed, seen_ns: int, clock: str, *, instead: bool
+        self, device: str, addressed: Addressed, seen_ns: int, clock: str, *, instead: bool
     ) -> None:
-        series = HeadKey.of(*placed)
+        series = HeadKey.of(*addressed)
         heard_ns = self.heads.of(device).heard_ns(series)
-        merged = self._merge(device, placed, instead=instead)
+        merged = self._merge(device, addressed, instead=instead)
         if instead:  # the vehicle may have meant another: it is asked
             self.unequal.add(device)
             self._not_in_sync(device)
-        mine = Head.of(placed.point)
+        mine = Head.of(addressed.point)
         if merged.before is not None and in_conflict(
             merged.before, mine, heard_ns=heard_ns, seen_ns=seen_ns
         ):
@@ -290,16 +290,16 @@ class HubSync:
             log.warning("conflict", device=device, series=".".join(series), id=noticed.id)
 
     def _merge(
-        self, device: str, placed: Placed, *, stored: bool = False, instead: bool = False
+        self, device: str, addressed: Addressed, *, stored: bool = False, instead: bool = False
     ) -> Merged:
         """Merge a point in; where that changed a head, the tree follows, and listeners hear it."""
         # An edge above devices is its upper end's: who is below does not hear what else is above.
-        whose = placed.parent if device == FLEET and placed.parent else placed.point.node
+        whose = addressed.parent if device == FLEET and addressed.parent else addressed.point.node
         above = set(self.tree.ancestor_tokens(device, whose))
-        merged = self.heads.take(device, placed, stored=stored, instead=instead)
+        merged = self.heads.take(device, addressed, stored=stored, instead=instead)
         if not merged.changed:
             return merged
-        change = HeadChange(device, HeadKey.of(*placed), merged.head, merged.before)
+        change = HeadChange(device, HeadKey.of(*addressed), merged.head, merged.before)
         if self.tree.apply(change):
             # Who hears of a node that moves: those whom it leaves as well as those it comes to.
             above |= set(self.tree.ancestor_tokens(device, whose))

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from backhaul_codec import Point, decode, encode_point
 from backhaul_codec.state.merge import Head, HeadKey, Heads, Merged, merge
 from backhaul_codec.state.merge import ValueChange as Merge
-from backhaul_codec.wire.placed import Placed
+from backhaul_codec.wire.addressed import Addressed
 from backhaul_hub.db.change import RowChange
 
 _HUB = "hub"
@@ -134,13 +134,13 @@ class FleetHeads:
                 yield device, key, head
 
     def take(
-        self, device: str, placed: Placed, *, stored: bool = False, instead: bool = False
+        self, device: str, addressed: Addressed, *, stored: bool = False, instead: bool = False
     ) -> Merged:
         """Merge a point in, from either end; `stored` where hub.db has it already.
 
         `instead`: it takes the place of a head from the future.
         """
-        parent, point = placed
+        parent, point = addressed
         mine = self.of(device)
         key = HeadKey.of(parent, point)
         merged = mine.replace(parent, point) if instead else mine.offer(parent, point)

@@ -28,7 +28,7 @@ from backhaul_codec.subjects import (
     parse_leaf,
     point_subject,
 )
-from backhaul_codec.wire.placed import edge_frame_points
+from backhaul_codec.wire.addressed import edge_frame_points
 from backhaul_hub.db.change import RowChange
 from backhaul_hub.db.store import Registry
 from backhaul_hub.device import Device

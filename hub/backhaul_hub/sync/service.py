@@ -162,7 +162,7 @@ class SyncService:
         planned = self._sync.plan(device, puts, hub_origin(_checked(who)))
         await self._registry.write([*planned.changes, *also])
         self._sync.apply(planned)
-        keys = [HeadKey.of(*placed) for write in planned.writes for placed in write.points]
+        keys = [HeadKey.of(*addressed) for write in planned.writes for addressed in write.points]
         heads = [(key, self._sync.heads.get(device, key)) for key in keys]
         return {"points": [point_json(device, key, head) for key, head in heads if head]}
 

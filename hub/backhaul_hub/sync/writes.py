@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from backhaul_codec import CodecError, Value, encode_point
 from backhaul_codec.state.merge import Head, HeadKey, tombstone_for
 from backhaul_codec.subjects import NODE_TYPE_PREFIX, SubjectError
-from backhaul_codec.wire.placed import Placed
+from backhaul_codec.wire.addressed import Addressed
 from backhaul_hub.errors import WriteRefusedError
 from backhaul_hub.sync import outbox as downlink
 from backhaul_hub.sync.heads import DeviceHeads
@@ -28,7 +28,7 @@ class NodeWrite:
     """Points of one node that are written together, and the subject they go to the vehicle on."""
 
     subject: str
-    points: list[Placed]
+    points: list[Addressed]
 
 
 def plan_write(mine: DeviceHeads, puts: Sequence[Put], origin: str, time_ns: int) -> NodeWrite:
@@ -48,10 +48,10 @@ def plan_write(mine: DeviceHeads, puts: Sequence[Put], origin: str, time_ns: int
     if len({put.key.node for put in puts}) > 1:
         raise WriteRefusedError("one write is of one node", hint="write them one by one")
     try:
-        points = [_placed(mine, put, origin, time_ns) for put in puts]
+        points = [_addressed(mine, put, origin, time_ns) for put in puts]
         subject = downlink.subject_of([put.key for put in puts])
         if len(puts) > 1:
-            new = {HeadKey.of(*placed): Head.of(placed.point) for placed in points}
+            new = {HeadKey.of(*addressed): Head.of(addressed.point) for addressed in points}
             known = downlink.keys_of(mine.heads, subject)
             downlink.frame_of(mine.heads, {*known, *new}, new)
     except (CodecError, SubjectError) as error:
@@ -59,7 +59,7 @@ def plan_write(mine: DeviceHeads, puts: Sequence[Put], origin: str, time_ns: int
     return NodeWrite(subject, points)
 
 
-def _placed(mine: DeviceHeads, put: Put, origin: str, time_ns: int) -> Placed:
+def _addressed(mine: DeviceHeads, put: Put, origin: str, time_ns: int) -> Addressed:
     before = mine.heads.get(put.key)
     if not put.key.node or not put.key.type:
         raise WriteRefusedError("a point has a node and a type")
@@ -73,4 +73,4 @@ def _placed(mine: DeviceHeads, put: Put, origin: str, time_ns: int) -> Placed:
     tombstone = tombstone_for(before.tombstone if before else 0, deleted=put.deleted)
     point = Head(time_ns, origin, value, tombstone).to_point(put.key)
     encode_point(point, epoch=0, seq=0)  # proves every rule of the format
-    return Placed(put.key.parent, point)
+    return Addressed(put.key.parent, point)

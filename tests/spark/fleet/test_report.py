@@ -70,7 +70,7 @@ class Page(HTMLParser):
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Tables of a fleet whose vehicles call themselves what they like."""
     root = tmp_path_factory.mktemp("hostile")
-    fleet = SimulatedFleet(150, 3, stuck=(1,), silent=(2,), placed=True)
+    fleet = SimulatedFleet(150, 3, stuck=(1,), silent=(2,), addressed=True)
     fleet.names[1:3] = [STUCK, SILENT]
     fleet.models = [{"VAN-1": SCRIPT, "VAN-2": QUOTES}.get(name, name) for name in fleet.models]
     make_table(str(root), ROLLUPS_TABLE)
@@ -158,7 +158,7 @@ def test_a_link_is_an_address_of_http_or_nothing(hostile: Path, tmp_path: Path) 
 def test_an_anomaly_stands_beside_its_peers(hostile: Path) -> None:
     [stuck, _] = found = standing(str(hostile), DAY)
     assert (stuck["kind"], stuck["device"]) == ("stuck", STUCK)
-    rows = SimulatedFleet(150, 3, stuck=(1,), silent=(2,), placed=True)
+    rows = SimulatedFleet(150, 3, stuck=(1,), silent=(2,), addressed=True)
     rows.names[1:3] = [STUCK, SILENT]
     units = FleetSettings(units={"cabin.temp": "\N{DEGREE SIGN}C"})
     evidence = PeerEvidence(str(hostile), units, DAY, sorted(rows.names), SYSTEM_CLOCK.now_ns())

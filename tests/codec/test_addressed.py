@@ -7,7 +7,12 @@ from hypothesis import strategies as st
 from backhaul_codec import CodecError, Point, check, encode_frame, encode_point
 from backhaul_codec.bulk.columns import decode_columns
 from backhaul_codec.subjects import edge_frame_subject, node_frame_subject, parse_leaf
-from backhaul_codec.wire.placed import Placed, check_placed, decode_placed, edge_frame_points
+from backhaul_codec.wire.addressed import (
+    Addressed,
+    check_addressed,
+    decode_addressed,
+    edge_frame_points,
+)
 from tests.support import strategies
 
 NOON = 1_700_000_000_000_000_000
@@ -20,10 +25,10 @@ def test_an_edge_and_its_new_node_come_in_one_frame() -> None:
     assert [point.type for point in points] == ["nodeType", "node:name"]
     body = encode_frame(points, epoch=1, seq=1)
     place = parse_leaf(edge_frame_subject("car", "gps"))
-    assert check_placed(place, body) == check(body)
-    message, placed = decode_placed(place, body)
+    assert check_addressed(place, body) == check(body)
+    message, addressed = decode_addressed(place, body)
     assert (message.epoch, message.seq) == (1, 1)
-    assert placed == [Placed("car", ROLE), Placed("", NAME)]
+    assert addressed == [Addressed("car", ROLE), Addressed("", NAME)]
     rows = decode_columns([body], subjects=["up.V.p.car.gps"]).to_pylist()
     named = [(row["node"], row["type"], row["key"]) for row in rows]
     assert named == [("car>gps", "nodeType", ""), ("gps", "name", "en")]
@@ -34,9 +39,9 @@ def test_a_nodes_frame_gives_its_points_back(points: list[Point]) -> None:
     """In a frame of the node itself the prefix means nothing."""
     points.append(Point(points[0].node, "node:x", NOON, 1))
     place = parse_leaf(node_frame_subject(points[0].node))
-    _, placed = decode_placed(place, encode_frame(points, epoch=0, seq=0))
-    assert [placed.parent for placed in placed] == [""] * len(points)
-    assert [strategies.exact(p.point) for p in placed] == [strategies.exact(p) for p in points]
+    _, addressed = decode_addressed(place, encode_frame(points, epoch=0, seq=0))
+    assert [addressed.parent for addressed in addressed] == [""] * len(points)
+    assert [strategies.exact(p.point) for p in addressed] == [strategies.exact(p) for p in points]
 
 
 @given(
@@ -47,8 +52,8 @@ def test_a_nodes_frame_gives_its_points_back(points: list[Point]) -> None:
 def test_rows_and_points_of_an_edge_say_the_same(edge: Point, own: Point, mixed: bool) -> None:
     points = edge_frame_points([edge], [own, own])
     body = encode_frame(points, epoch=0, seq=0)
-    _, placed = decode_placed(parse_leaf("p.up.low"), body)
-    expected = [(f"{parent}>low" if parent else "low", point.type) for parent, point in placed]
+    _, addressed = decode_addressed(parse_leaf("p.up.low"), body)
+    expected = [(f"{parent}>low" if parent else "low", point.type) for parent, point in addressed]
     assert expected == [("up>low", edge.type), ("low", own.type), ("low", own.type)]
     # Beside a frame without an edge, whose series all have one node.
     plain = [encode_frame([own], epoch=0, seq=0)] if mixed else []
@@ -59,11 +64,11 @@ def test_rows_and_points_of_an_edge_say_the_same(edge: Point, own: Point, mixed:
 
 def test_a_single_point_of_an_edge_keeps_its_parent() -> None:
     body = encode_point(ROLE, epoch=1, seq=1)
-    _, placed = decode_placed(parse_leaf("p.car.gps.nodeType.%"), body)
-    assert placed == [Placed("car", ROLE)]
-    _, placed = decode_placed(parse_leaf("p.gps.nodeType.%"), body)
-    assert placed == [Placed("", ROLE)]
-    _, [event] = decode_placed(parse_leaf("e.boot"), body)
+    _, addressed = decode_addressed(parse_leaf("p.car.gps.nodeType.%"), body)
+    assert addressed == [Addressed("car", ROLE)]
+    _, addressed = decode_addressed(parse_leaf("p.gps.nodeType.%"), body)
+    assert addressed == [Addressed("", ROLE)]
+    _, [event] = decode_addressed(parse_leaf("e.boot"), body)
     assert (event.point.node, event.point.type) == ("", "boot")
 
 
@@ -73,7 +78,7 @@ def test_a_single_point_of_an_edge_keeps_its_parent() -> None:
 )
 def test_a_frame_elsewhere_is_refused(leaf: str, code: str) -> None:
     body = encode_frame([NAME], epoch=1, seq=1)
-    for read in (check_placed, decode_placed):
+    for read in (check_addressed, decode_addressed):
         with pytest.raises(CodecError) as caught:
             read(parse_leaf(leaf), body)
         assert caught.value.code == code
@@ -82,7 +87,7 @@ def test_a_frame_elsewhere_is_refused(leaf: str, code: str) -> None:
 @pytest.mark.parametrize("leaf", ["f.gps", "p.gps", "p.car.gps"])
 def test_a_point_where_frames_go_is_refused(leaf: str) -> None:
     body = encode_point(NAME, epoch=1, seq=1)
-    for read in (check_placed, decode_placed):
+    for read in (check_addressed, decode_addressed):
         with pytest.raises(CodecError) as caught:
             read(parse_leaf(leaf), body)
         assert caught.value.code == "subject"

@@ -19,42 +19,42 @@ if TYPE_CHECKING:
     from backhaul_codec.wire.frame_layout import Layout
 
 
-class Placed(NamedTuple):
+class Addressed(NamedTuple):
     """Hold a point and the upper end of its edge, "" for a point of the node itself."""
 
     parent: str
     point: Point
 
 
-def check_placed(place: Uplink, message: bytes) -> Header:
+def check_addressed(place: Uplink, message: bytes) -> Header:
     """Prove a message and that it is of the kind and node its subject says; return the header.
 
     Raises: CodecError (`subject` and `node` besides those of `check`).
     """
-    return prove_placed(place, message)[0]
+    return prove_addressed(place, message)[0]
 
 
-def prove_placed(place: Uplink, message: bytes) -> tuple[Header, Layout | None]:
-    """Prove a message as `check_placed` does; return its header, and of a frame the layout.
+def prove_addressed(place: Uplink, message: bytes) -> tuple[Header, Layout | None]:
+    """Prove a message as `check_addressed` does; return its header, and of a frame the layout.
 
-    Raises: CodecError, as check_placed.
+    Raises: CodecError, as check_addressed.
     """
     header, layout = prove(message, place.frame_node)
     _require_kind(place, header.kind)
     return header, layout
 
 
-def decode_placed(place: Uplink, message: bytes) -> tuple[Message, list[Placed]]:
+def decode_addressed(place: Uplink, message: bytes) -> tuple[Message, list[Addressed]]:
     """Decode a message and say of each point whose it is, in the order of the message.
 
     In a frame of an edge, a series whose type starts with NODE_TYPE_PREFIX is the lower node's
-    own, and comes back without the prefix. Raises: CodecError, as check_placed.
+    own, and comes back without the prefix. Raises: CodecError, as check_addressed.
     """
     message_ = decode(message, node=place.node, type=place.type, key=place.key)
     _require_kind(place, message_.kind)
     parent = place.parent or ""
     if not (parent and place.frame):
-        return message_, [Placed(parent, point) for point in message_.points]
+        return message_, [Addressed(parent, point) for point in message_.points]
     return message_, [_of_edge(parent, point) for point in message_.points]
 
 
@@ -71,10 +71,10 @@ def edge_frame_points(edge: Iterable[Point], node: Iterable[Point] = ()) -> list
     return points + [replace(point, type=NODE_TYPE_PREFIX + point.type) for point in node]
 
 
-def _of_edge(parent: str, point: Point) -> Placed:
+def _of_edge(parent: str, point: Point) -> Addressed:
     if point.type.startswith(NODE_TYPE_PREFIX):
-        return Placed("", replace(point, type=point.type.removeprefix(NODE_TYPE_PREFIX)))
-    return Placed(parent, point)
+        return Addressed("", replace(point, type=point.type.removeprefix(NODE_TYPE_PREFIX)))
+    return Addressed(parent, point)
 
 
 def _require_kind(place: Uplink, kind: Kind) -> None:
