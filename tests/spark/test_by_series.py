@@ -186,3 +186,30 @@ def test_rows_of_very_many_devices_are_put_in_order_with_a_block_of_each_run_in_
     found = [tuple(row.values()) for table in tables for row in table.to_pylist()]
     assert found == sorted(numbered, key=lambda row: (row[0], row[5]))
     assert max(len(each.column("device").dictionary) for each in taken) <= by_series.BLOCK_ROWS
+
+
+def test_many_runs_are_merged_in_as_many_steps_as_they_have_rows_for() -> None:
+    """Each run has all devices, as where a fleet's hours come one after the other: no step takes a few rows of each."""
+    rows = [
+        (f"V-{at % 500}", "a", "t", "", None, at // 500, at) for at in range(16_000)
+    ]  # 32 runs of 500
+    steps: list[int] = []
+    joined = by_series._joined
+
+    def noted(parts: list[Any]) -> list[pa.RecordBatch]:
+        batches = joined(parts)
+        steps.append(sum(batch.num_rows for batch in batches))
+        return batches
+
+    with (
+        mock.patch.object(by_series, "RUN_ROWS", 500),
+        mock.patch.object(by_series, "BLOCK_ROWS", 50),
+        mock.patch.object(by_series, "_joined", noted),
+    ):
+        found = [
+            row for table in in_order(iter(batches_of(rows, 500))) for row in table.to_pylist()
+        ]
+    assert [row["seq"] for row in found] == [
+        row[6] for row in sorted(rows, key=lambda row: (row[0], row[5]))
+    ]
+    assert len(steps) < 2 * 16_000 / 500

@@ -28,7 +28,7 @@ TIME = "time_ns"
 ASCENDING = ("time", "time_ns", "stored_at")
 # So many rows are sorted in memory: each of them is there four times for a moment.
 RUN_ROWS = 1 << 16
-# So many rows of each run are in memory while runs are merged, with their texts.
+# At most twice so many rows of each run are in memory while runs are merged, with their texts.
 BLOCK_ROWS = 1 << 10
 TEXT_BYTES_MAX = 64 << 20
 # And all names of devices, nodes, types and keys, with the place of each.
@@ -39,7 +39,7 @@ _SERIES_MAX = 1 << 62
 def in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
     """Yield the rows by node, type, key, device and time, in tables of a row group each.
 
-    Rows that are alike in those keep their order. Where the texts of a block of each run come to more than
+    Rows that are alike in those keep their order. Where the texts of two blocks of each run come to more than
     TEXT_BYTES_MAX, or names are more than NAMES_MAX, the rows after that stay as they come.
 
     Args:
@@ -55,7 +55,7 @@ def in_order(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
                 known.update(_column(table, name).dictionary.to_pylist())
             if sum(map(len, names.values())) <= NAMES_MAX:
                 run = _Run(files.enter_context(tempfile.TemporaryFile()), _sorted(table))
-                text_bytes += run.text_bytes
+                text_bytes += 2 * run.text_bytes
                 if text_bytes <= TEXT_BYTES_MAX:
                     runs.append(run)
                     continue
@@ -102,24 +102,24 @@ class _Run:
         """Whether rows are left that are not in memory."""
         return bool(self._left > 0)
 
-    @property
-    def last(self) -> tuple[int, int]:
-        """The key of the last row in memory."""
-        return int(self.series[-1]), int(self.time_ns[-1])
+    def key(self, at: int) -> tuple[int, int]:
+        """Return the key of a row in memory."""
+        return int(self.series[at]), int(self.time_ns[at])
 
-    def fill(self, orders: Sequence[Mapping[str | None, int]]) -> None:
-        """Read rows if none is in memory."""
-        if self.rows.num_rows or not self._left:
-            return
-        if self._reader is None:
-            self._file.seek(0)
-            self._reader = pa.ipc.open_stream(pa.PythonFile(self._file, "r"))
-        self.rows = pa.Table.from_batches([self._reader.read_next_batch()])
-        self._left -= self.rows.num_rows
-        series = np.zeros(self.rows.num_rows, np.int64)
-        for name, order in zip(NAMES, orders, strict=True):
-            series = series * (len(order) + 1) + _ranks(self.rows, name, order)
-        self.series, self.time_ns = series, self.rows.column(TIME).to_numpy()
+    def fill(self, orders: Sequence[Mapping[str | None, int]], least: int) -> None:
+        """Read blocks until at least so many rows are in memory, or all that there are."""
+        while self.rows.num_rows < least and self._left:
+            if self._reader is None:
+                self._file.seek(0)
+                self._reader = pa.ipc.open_stream(pa.PythonFile(self._file, "r"))
+            block = pa.Table.from_batches([self._reader.read_next_batch()])
+            self._left -= block.num_rows
+            series = np.zeros(block.num_rows, np.int64)
+            for name, order in zip(NAMES, orders, strict=True):
+                series = series * (len(order) + 1) + _ranks(block, name, order)
+            self.rows = pa.concat_tables([self.rows, block]) if self.rows.num_rows else block
+            self.series = np.concatenate([self.series, series])
+            self.time_ns = np.concatenate([self.time_ns, block.column(TIME).to_numpy()])
 
     def take(self, count: int) -> tuple[pa.Table, Ints, Ints]:
         """Take away the first rows in memory, with their keys."""
@@ -140,10 +140,17 @@ class _Run:
 def _merged(
     runs: list[_Run], orders: Sequence[Mapping[str | None, int]]
 ) -> Iterator[pa.RecordBatch]:
+    # All runs have come as far as one key: so many rows further each is at much the same again, and a step takes from all
+    # runs as much as is sorted in memory. As far as the shortest block goes would be a few rows of each of many runs.
+    step = max(1, min(BLOCK_ROWS, RUN_ROWS // max(1, len(runs))))
     while True:
         for run in runs:
-            run.fill(orders)
-        bounds = [(run.last, at) for at, run in enumerate(runs) if run.more]
+            run.fill(orders, step)
+        bounds = [
+            (run.key(step - 1), at)
+            for at, run in enumerate(runs)
+            if run.more or len(run.series) > step
+        ]
         if not bounds:
             break
         # What is not in memory yet comes after all that is up to here.
