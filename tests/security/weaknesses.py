@@ -203,7 +203,7 @@ def _everlasting(patch: pytest.MonkeyPatch) -> None:
 
 def _believe_subjects(patch: pytest.MonkeyPatch) -> None:
     for module in ("links.clock_service", "artifacts.service", "enrol.service"):
-        patch.setattr(f"backhaul_hub.{module}.is_forged", lambda reply: False)
+        patch.setattr(f"backhaul_hub.{module}.is_spoofed", lambda reply: False)
 
 
 def _ask_anything(patch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
 """Artifacts for devices: pieces of objects, and uploads, over core NATS.
 
 Who asks is in the subject: the server lets a device publish only its own, and what may show another
-is refused (nats/forged.py). The answer goes to the subject that the hub knows for this device, never to the
+is refused (nats/spoofed_reply.py). The answer goes to the subject that the hub knows for this device, never to the
 question's reply subject, which no permission is checked on. A device reads operators' artifacts by name, never uploads; it writes its own uploads.
 
 Questions of one device are answered one after another; what it can make the hub do is bounded by what
@@ -27,8 +27,8 @@ from backhaul_hub.artifacts.object_store import Chunks, Objects
 from backhaul_hub.artifacts.uploads import Upload, UploadError, Uploads
 from backhaul_hub.config import ArtifactsSection as Limits
 from backhaul_hub.errors import HubError
-from backhaul_hub.nats.forged import is_forged
 from backhaul_hub.nats.rate_limit import PENDING_MAX, AnswerPace, RateLimiter
+from backhaul_hub.nats.spoofed_reply import is_spoofed
 from backhaul_runtime.clock import Clock
 
 # Of one device: twice what an agent ever has under way, for what it asks again after a cut.
@@ -111,7 +111,7 @@ class BlobService:
         # What is cheap to refuse comes first: there may be a flood of it.
         if (
             self._group is None  # not up yet
-            or is_forged(message.reply)
+            or is_spoofed(message.reply)
             or self._token_of(device) is None
             or not self._may_ask(device)
         ):

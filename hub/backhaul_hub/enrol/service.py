@@ -35,8 +35,8 @@ from backhaul_hub.enrol import rows as enrolment_rows
 from backhaul_hub.enrol.rules import Enrolment, Repeat, decide
 from backhaul_hub.enrol.tokens import TokenSettings
 from backhaul_hub.errors import HubError
-from backhaul_hub.nats.forged import is_forged
 from backhaul_hub.nats.rate_limit import PENDING_MAX, RateLimiter
+from backhaul_hub.nats.spoofed_reply import is_spoofed
 from backhaul_runtime.clock import Clock
 
 log = structlog.get_logger(__name__)
@@ -68,7 +68,7 @@ class EnrolmentService:
 
         async def asked(message: Msg) -> None:
             # The subject is the token's own, which the server sees to. What is not answered is asked again.
-            if is_forged(message.reply) or not self._limiter.take(
+            if is_spoofed(message.reply) or not self._limiter.take(
                 message.subject, self._clock.monotonic_s()
             ):
                 return

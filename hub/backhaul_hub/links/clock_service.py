@@ -5,7 +5,7 @@ It may also say how far lanes go of which the hub confirms nothing: their source
 what goes by the stream cannot say so. And it may say what the vehicle says of itself (vehicles/core.py).
 
 Who asks is in the subject: the server lets a device publish only its own, and what may show another
-is refused (nats/forged.py). The answer goes to
+is refused (nats/spoofed_reply.py). The answer goes to
 the subject that the hub knows for this device, never to the question's reply subject: no permission
 is checked on those, so a device could have the hub publish anywhere in its own account.
 """
@@ -28,8 +28,8 @@ from nats.errors import Error as NatsError
 from backhaul_codec.strict.json import JsonError, Reader
 from backhaul_hub.access.rules import CLOCK_QUESTIONS, clock_answer_subject
 from backhaul_hub.errors import HubError
-from backhaul_hub.nats.forged import is_forged
 from backhaul_hub.nats.rate_limit import PENDING_MAX, RateLimiter
+from backhaul_hub.nats.spoofed_reply import is_spoofed
 from backhaul_hub.uplink.hashes import HASHES_MAX
 from backhaul_hub.uplink.known_epochs import Ends, Known, Lanes
 from backhaul_runtime.clock import Clock
@@ -174,7 +174,7 @@ class ClockService:
         device = message.subject.partition(".")[2]
         token = self._token_of(device)
         # What is cheap to refuse comes first: there may be a flood of it.
-        if token is None or is_forged(message.reply) or not self._may_ask(device):
+        if token is None or is_spoofed(message.reply) or not self._may_ask(device):
             self.refused += 1
             return
         try:

@@ -1,7 +1,7 @@
 """Resets of durables on DOWN: a leaf's question before it sources through one.
 
 No device reaches the hub's JetStream API itself, not even for this one question: the API goes by the
-subject that it is told, and a leaf can have it told another (nats/forged.py), as
+subject that it is told, and a leaf can have it told another (nats/spoofed_reply.py), as
 `$JS.API.STREAM.DELETE.UP_00`. So the control plane asks in its place, by the subject that the server
 has let through; of one durable one question at a time, and no more than a `RateLimiter` of them.
 
@@ -69,7 +69,7 @@ class ResetService:
         await client.subscribe(RESETS, cb=self._on_question, pending_msgs_limit=PENDING_MAX)
 
     async def _on_question(self, message: Msg) -> None:
-        # A forged subject comes with the reply that forged it.
+        # A subject that is not the true one comes with the spoofed reply that shows it.
         honest = message.reply.startswith(_ACROSS_ACCOUNTS)
         durable = message.subject.rpartition(".")[2]
         whose = _DURABLE.fullmatch(durable)

@@ -12,7 +12,7 @@ from __future__ import annotations
 _DELIVERY = "$JS.ACK."
 
 
-def is_forged(reply: str) -> bool:
+def is_spoofed(reply: str) -> bool:
     """Tell by its reply subject whether a message may show another subject than it was sent under.
 
     Ask before believing a subject about who has sent something. Nobody who asks a service of the hub
