@@ -23,11 +23,12 @@ def test_a_link_over_which_no_lane_was_ever_heard_is_cut_less_and_less_often() -
     assert cuts == [60, 180, 420, 900]
 
 
-def test_a_lane_that_was_heard_once_keeps_the_link() -> None:
+def test_a_lane_that_is_heard_keeps_the_link_and_one_that_is_set_up_again_has_a_minute() -> None:
     deaf = DeafLinks()
-    assert deaf.look([listed("bulk", 5), listed("live")], {DEVICE.id: UP}, 0.0) == []
-    # Set up again, it has heard nothing yet.
-    assert deaf.look([listed("bulk"), listed("live")], {DEVICE.id: UP}, 500.0) == []
+    for at_s in range(0, 600, 10):
+        assert deaf.look([listed("bulk", 5), listed("live")], {DEVICE.id: UP}, at_s) == []
+    cuts = [at_s for at_s in range(600, 700) if deaf.look([listed("bulk")], {DEVICE.id: UP}, at_s)]
+    assert cuts == [650]
 
 
 def test_what_is_told_of_one_link_is_not_said_of_the_next() -> None:

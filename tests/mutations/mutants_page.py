@@ -30,9 +30,12 @@ PAGE_MUTANTS = (
         "heard-link-is-cut",
         "a lane that is set up again costs the vehicle its link",
         "hub/backhaul_hub/links/deaf_links.py",
-        "if watched.heard or now_s",
-        "if heard or now_s",
-        named("tests/hub/test_deaf_links.py", "test_a_lane_that_was_heard_once_keeps_the_link"),
+        "            watched.began_s, watched.wait_s = now_s, _FIRST_WAIT_S\n",
+        "            watched.wait_s = _FIRST_WAIT_S\n",
+        named(
+            "tests/hub/test_deaf_links.py",
+            "test_a_lane_that_is_heard_keeps_the_link_and_one_that_is_set_up_again_has_a_minute",
+        ),
     ),
     Mutant(
         "link-works-twice",

@@ -1,8 +1,8 @@
 """Links over which the hub hears none of a vehicle's lanes, though it sources them: such a link is cut. Pure.
 
-A server that takes in an account anew just as a leaf logs in has been seen to remove all the subscriptions of that leaf
-(nats-server 2.15.1, "Removed sub ... not authorized"). Pushes and pings pass over that link, the questions of sources
-reach nobody, and it stays so until the leaf logs in again.
+A server that takes in an account anew as a leaf logs in, or seconds later, has been seen to remove all the subscriptions of that
+leaf (nats-server 2.15.1, "Removed sub ... not authorized"). Pushes and pings pass over that link, the questions of sources
+reach nobody, and it stays so until the leaf logs in again. Lanes may have been heard over it before.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class _Watched:
     since_ns: int
     """When the link came up that is watched."""
     began_s: float
-    heard: bool = False
+    """When a lane was heard last, or the link came up, or it was cut."""
     wait_s: float = _FIRST_WAIT_S
 
 
@@ -62,10 +62,11 @@ class DeafLinks:
         if watched is None:
             watched = self._watched[device] = _Watched(link.since_ns, now_s)
         if watched.since_ns != link.since_ns:
-            watched.since_ns, watched.began_s, watched.heard = link.since_ns, now_s, False
+            watched.since_ns, watched.began_s = link.since_ns, now_s
         if heard:
-            watched.heard, watched.wait_s = True, _FIRST_WAIT_S
-        if watched.heard or now_s - watched.began_s < watched.wait_s:
+            # One that is set up again has heard nothing yet, and is given the same time.
+            watched.began_s, watched.wait_s = now_s, _FIRST_WAIT_S
+        if now_s - watched.began_s < watched.wait_s:
             return False
         watched.began_s, watched.wait_s = now_s, min(2 * watched.wait_s, _WAIT_S_MAX)
         return True
