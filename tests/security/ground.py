@@ -35,6 +35,7 @@ from backhaul_hub.errors import HubError
 from backhaul_hub.nats.jetstream import JetStreamApi
 from backhaul_hub.nats.nkey import new_key
 from backhaul_hub.setup.hub_directory import HubLayout, create_hub
+from backhaul_hub.shards import relay_name
 from backhaul_runtime.clock import SystemClock
 from tests.support.hub_acts import create_device, make_token, revoke_key
 from tests.support.rig.parts import HubRig
@@ -132,8 +133,7 @@ class Ground:
         self._vehicle = HonestVehicle(self._directory / "honest", self.honest)
         self._stack.push_async_callback(self._vehicle.stop)
         await self._vehicle.start()
-        # It would push, and never may: what is pushed in its name is taken in, and all that it sends is sourced.
-        plane.fleet.sources.push(HONEST, EPOCH, {"bulk": 1 << 40})
+        await self._takes_pushes(plane)
         await self._restore()
         await self._vehicle.send("f.lamp", SECRET)
         await self._work()
@@ -259,6 +259,20 @@ class Ground:
         ask = {"last_by_subj": subject}
         found = (await self.api.request(f"STREAM.MSG.GET.{stream}", ask))["message"]
         return base64.b64decode(found.get("data", ""))
+
+    async def _takes_pushes(self, plane: ControlPlane) -> None:
+        """Have the hub take in what is pushed in the honest vehicle's name, and source all that it sends: it never may push."""
+        mine = f"u.{HONEST}."
+        async with asyncio.timeout(_DEADLINE_S):
+            while True:
+                # Nothing stays of it before the hub knows that this leaf is connected.
+                if any(device == HONEST for device, _ in plane.fleet.sources.lags):
+                    plane.fleet.sources.push(HONEST, EPOCH, {"bulk": 1 << 40})
+                found = (await self.api.info(relay_name(0))).get("sources") or []
+                transforms = [one for each in found for one in each.get("subject_transforms") or []]
+                if any(one["src"].startswith(mine) for one in transforms):
+                    return
+                await asyncio.sleep(0.05)
 
     async def _revoke(self) -> None:
         key = parse_seed(self.revoked.seed).public_key

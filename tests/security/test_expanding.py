@@ -44,7 +44,11 @@ async def test_who_sends_frames_that_expand_is_kept_out_and_named(tmp_path: Path
         for name in (HONEST, STOLEN):
             vehicles[name] = await DeviceRig.add(rig, name, tmp_path / name)
             stack.push_async_callback(vehicles[name].stop)
-            await vehicles[name].start()
+        # What stands in a lane that its agent pushes is not sourced, and that agent stops.
+        toml = vehicles[STOLEN].agent_toml
+        toml.write_text(toml.read_text().replace("[link]\n", "[link]\npush = false\n"))
+        for vehicle in vehicles.values():
+            await vehicle.start()
         hub = await stack.enter_async_context(rig.connection())
         honest = await stack.enter_async_context(connect(vehicles[HONEST].url))
         # Whoever has the vehicle writes what its agent would, with the agent's own key.
