@@ -321,7 +321,10 @@ def test_a_series_may_be_elsewhere_and_a_rule_be_off() -> None:
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        ({"rule": {}}, "twin.toml='rule': expected one of fleet, places, rules, signals, twin"),
+        (
+            {"rule": {}},
+            "twin.toml='rule': expected one of fleet, places, questions, rules, signals, twin",
+        ),
         ({"rules": {"heat": {}}}, "one of battery, silence, temperature, unusual"),
         ({"rules": {"silence": {"after": 3}}}, r"\[rules.silence\].*unknown field `after`"),
         ({"rules": {"silence": {"after_s": -1}}}, r"\[rules.silence\].*> 0"),
