@@ -99,10 +99,10 @@ BENCHMARKS = (
     Benchmark(
         "vehicle/store_cut", "what a power cut takes from a leaf stream, and from the ledger"
     ),
-    Benchmark("spark/detector", "labelled anomalies found in recordings, and how early"),
+    Benchmark("detect/detector", "labelled anomalies found in recordings, and how early"),
     Benchmark("spark/places", "trips and stops beside movingpandas, and what a fix costs"),
-    Benchmark("spark/together", "faults of machines found in several series together"),
-    Benchmark("spark/unusual", "false alarms of rule unusual on vehicles that are well"),
+    Benchmark("detect/together", "faults of machines found in several series together"),
+    Benchmark("detect/unusual", "false alarms of rule unusual on vehicles that are well"),
     Benchmark("spark/restate", "what a backlog of two days does to the rollups, and how fast"),
     Benchmark("spark/past", "seconds to answer for a year of a series at 1 Hz, for a chart"),
     Benchmark("spark/one_series", "seconds of `history` for one series of many, beside DuckDB"),

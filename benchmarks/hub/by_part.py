@@ -1,7 +1,7 @@
 """Samples of a control plane's processor time, by the part of it that takes the time.
 
 A timer of the process's own processor time interrupts it a hundred times a second; the innermost function that the table names says
-whose time that was. What the table does not name, and the thread that writes hub.db, is the rest.
+whose time that was. The rest is the time of tasks that the table does not name, and of the thread that writes hub.db.
 """
 
 from __future__ import annotations

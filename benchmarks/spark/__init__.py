@@ -1,4 +1,4 @@
 """Benchmarks of Spark's jobs: ingest, the twin job, anomalies, and their kills; and the sums for a fleet's size.
 
-Most need Java; `detector` and `sizing` do not.
+Most need Java; `sizing` does not.
 """

@@ -27,7 +27,7 @@ GROW_MAX = 2.0
 class TransferWindow:
     """The window of one transfer after another in one direction of the link: so much may be under way.
 
-    What is in the link's socket cannot be overtaken, so a transfer fills it with `QUEUE_S` of the link and
+    Bytes in the link's socket cannot be overtaken, so a transfer fills it with `QUEUE_S` of the link and
     no more: the window is what was answered in (shortest round trip + `QUEUE_S`), while the window was
     full. Where a lane has its own backlog under way, rounds take longer than that for the lane's sake, and
     the window shrinks to its floor: readings go first, and the artifact never stands still.

@@ -1,4 +1,4 @@
-"""What was measured, as figures."""
+"""The figures that the benchmark prints."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ LOOK_S = 0.25
 _FLEET = 100_000
 _TRICKLE_S = 10.0
 _QUIET_S = 30.0
-"""What was said while vehicles came to rest is confirmed after so long: watermarks come each 20 s."""
+"""After so long the hub has confirmed the last messages of vehicles that came to rest: watermarks come each 20 s."""
 _AIM_MBIT_S = 2.0
 _RESTART_S_MAX = 60.0
 

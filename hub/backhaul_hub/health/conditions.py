@@ -234,7 +234,7 @@ HEADS_DIFFER = _warning(
 HEADS_AHEAD = _warning(
     "heads-ahead",
     "state or configuration is stamped in the future: a clock was wrong when it was written",
-    "see that the hub's clock is right; what is written from now on stands above it: docs/clocks.md",
+    "see that the hub's clock is right; the hub's next writes stand above that: docs/clocks.md",
 )
 AUDIT_BROKEN = _error(
     "audit-broken",

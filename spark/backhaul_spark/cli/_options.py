@@ -70,7 +70,7 @@ def _tell_of(ctx: click.Context, _: click.Parameter, quiet: bool) -> Tell:
 quiet = click.option(
     "--quiet", "tell", is_flag=True, callback=_tell_of, help="No progress on stderr."
 )
-"""What a command gets is `tell`, which says nothing then."""
+"""The command gets `tell`, which prints nothing where this option is given."""
 
 
 def max_messages(default: int) -> Callable[..., Any]:

@@ -33,7 +33,7 @@ def command(path: Path) -> None:
     For a machine that had another vehicle's identity and was enrolled anew (backhaul-hub enrol,
     backhaul-agent enrol). What the hub has not confirmed goes on under the new identity, in a new
     epoch; what it has confirmed stays where it is, under the old one. Agent and leaf server must be
-    stopped. May be run again, whatever interrupted it. The configuration is that of the new identity.
+    stopped. You may run it again, whatever interrupted it. The configuration is that of the new identity.
     """
     config = load(path)
     ledger = Path(config.ledger.path)

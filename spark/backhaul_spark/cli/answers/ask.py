@@ -42,7 +42,7 @@ SHOWN_ROWS = 50
     type=click.Choice(["duckdb", "spark"]),
     default="duckdb",
     show_default=True,
-    help="What answers; both say the same.",
+    help="Engine that computes the answer; both give the same.",
 )
 @click.option(
     "--config",

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.spark.rivals import autoregression, isolation_forest, principal_components
+from benchmarks.detect.rivals import autoregression, isolation_forest, principal_components
 from tests.support.machines import MACHINES, ROWS, Rates, faults_of, measured, ours, rated
 
 SEVERITIES = (1.0, 0.7, 0.5)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.detect.rivals import RIVALS
 from benchmarks.figures import skipped
-from benchmarks.spark.rivals import RIVALS
 from tests.support.detector_trials import WAYS, recordings_directory, verdicts
 from tests.support.nab import PROFILES, Verdict, read_recordings
 
